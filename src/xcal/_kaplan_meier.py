@@ -241,3 +241,76 @@ def share_left(counts: npt.NDArray[Any], at_risk: npt.NDArray[Any]) -> Vector:
     It is 1 where nobody is at risk: a time at which all rows had an event leaves nobody to be censored there.
     """
     return np.asarray(1.0 - np.divide(counts, at_risk, out=np.zeros(at_risk.shape), where=at_risk > 0))
+
+
+# --- Turnbull's estimate: the curve of events that are only known to lie between two times.
+
+GAP = 1e-7  # log-likelihood per row by which the estimate may lie below the largest one
+
+
+def fit_turnbull(lower: Vector, upper: Vector, share: Vector, *, steps: int) -> tuple[Vector, Vector, Vector, float]:
+    """Return the intervals that can hold mass, their masses, and the bound of what the log-likelihood may gain.
+
+    `xcal.metrics.turnbull` says more. `share` are the weights of the rows, of sum 1.
+    """
+    starts, ends = innermost(lower, upper)
+    first, last = covered(lower, upper, starts, ends)
+    # Rows that cover the same intervals say the same.
+    codes, place = np.unique(first * (ends.size + 1) + last, return_inverse=True)
+    together = np.bincount(place, share).astype(np.float64)
+    mass, gap = _self_consistent(codes // (ends.size + 1), codes % (ends.size + 1), together, ends.size, steps)
+    return starts, ends, mass, gap
+
+
+def innermost(lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+    """Return the ends of the intervals that can hold mass: from a lower end to the next upper end."""
+    exact = lower == upper
+    # At one time: times known exactly begin there, then intervals end with it, then others begin after it.
+    points = np.concatenate([lower, upper])
+    kind = np.concatenate([np.where(exact, 0, 2), np.full(upper.size, 1)])
+    order = np.lexsort((kind, points))
+    points, kind = points[order], kind[order]
+    here = np.flatnonzero((kind[:-1] != 1) & (kind[1:] == 1))
+    return points[here], points[here + 1]
+
+
+def covered(lower: Vector, upper: Vector, starts: Vector, ends: Vector) -> tuple[Indices, Indices]:
+    """Return the first of the innermost intervals that each row's interval holds, and the one after the last."""
+    # An innermost interval that starts where the row does is inside; a time exactly there is not, unless the row's own.
+    first = np.searchsorted(starts, lower, side="left")
+    at_start = (first < starts.size) & (lower < upper)
+    at_start[at_start] = (starts[first[at_start]] == lower[at_start]) & (ends[first[at_start]] == lower[at_start])
+    return first + at_start, np.searchsorted(ends, upper, side="right")
+
+
+def _self_consistent(first: Indices, last: Indices, share: Vector, size: int, steps: int) -> tuple[Vector, float]:
+    """Return the masses, and the bound of what the log-likelihood per row may still gain."""
+
+    def slope(mass: Vector) -> Vector:
+        """Return the derivative of the log-likelihood per row in each mass; at most 1 everywhere at the maximum."""
+        total = np.append(0.0, np.cumsum(mass))
+        said = share / (total[last] - total[first])
+        steps = np.bincount(first, said, size + 1) - np.bincount(last, said, size + 1)
+        return np.asarray(np.cumsum(steps)[:-1])
+
+    mass, gap = np.full(size, 1 / size), np.inf
+    for _ in range(steps):
+        up = slope(mass)
+        gap = float(up.max() - 1)
+        if gap <= GAP:
+            break
+        once = mass * up
+        twice = once * slope(once)
+        step, curve = once - mass, twice - 2 * once + mass
+        length = max(1.0, float(np.linalg.norm(step) / max(np.linalg.norm(curve), np.finfo(float).tiny)))
+        far = mass + 2 * length * step + length**2 * curve
+        # A step too far leaves the simplex, or makes a row impossible: then two plain steps.
+        far = np.where(mass > 0, np.maximum(far, mass * 1e-3), 0.0)
+        far /= far.sum()
+        mass = far if _log_likelihood(far, first, last, share) >= _log_likelihood(twice, first, last, share) else twice
+    return mass, max(0.0, gap)
+
+
+def _log_likelihood(mass: Vector, first: Indices, last: Indices, share: Vector) -> float:
+    total = np.append(0.0, np.cumsum(mass))
+    return float(share @ np.log(total[last] - total[first]))

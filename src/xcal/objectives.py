@@ -1,6 +1,7 @@
 """Training objectives, one value per row; the caller reduces."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -18,15 +19,17 @@ from xcal.distributions.base import SurvivalDistribution, can_broadcast
 __all__ = ["CensoredCRPS", "gives_cdf", "nll", "survival_crps"]
 
 
-def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
-    """Check that times and events are tensors with one entry for each row of the distribution.
+def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor, **others: Tensor | None) -> None:
+    """Check that times and events, and `others` that there are, are tensors with one entry for each row.
 
     Values are not looked at, so that the objectives compile.
     """
     if not isinstance(dist, SurvivalDistribution):
         fail("dist", "a SurvivalDistribution", type(dist).__name__)
-    if not isinstance(time, Tensor) or not time.is_floating_point():
-        fail("time", "a floating-point tensor", time.dtype if isinstance(time, Tensor) else type(time).__name__)
+    times = {"time": time, **{name: values for name, values in others.items() if values is not None}}
+    for name, values in times.items():
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            fail(name, "a floating-point tensor", values.dtype if isinstance(values, Tensor) else type(values).__name__)
     kinds = (torch.bool, torch.int64) if dist.n_causes > 1 else (torch.bool,)
     if not isinstance(event, Tensor) or event.dtype not in kinds:
         got = event.dtype if isinstance(event, Tensor) else type(event).__name__
@@ -35,7 +38,7 @@ def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
     if time.device != event.device:
         fail("event", f"the device of time, {time.device}", event.device)
     wanted = tuple(dist.batch_shape)
-    for name, values in (("time", time), ("event", event)):
+    for name, values in {**times, "event": event}.items():
         shape = tuple(values.shape)
         # A column of times against a row of distributions would make an n x n table without a word.
         fits = can_broadcast(dist.batch_shape, values.shape) and len(shape) <= len(wanted)
@@ -107,6 +110,18 @@ def _declaring(attribute: str, together: Callable[..., Any]) -> Callable[[_Decla
         return objective
 
     return declare
+
+
+def check_takes(objective: Objective, names: Sequence[str]) -> None:
+    """Check that an objective takes by name what else is known of the rows, such as their entry."""
+    try:
+        known = inspect.signature(objective).parameters.values()
+    except (TypeError, ValueError):  # of what is not written in Python nobody knows
+        return
+    lacking = [name for name in names if name not in {one.name for one in known}]
+    if lacking and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
+        expected = f"one that takes {' and '.join(lacking)} by name, as nll does, for rows that are seen in part"
+        fail("objective", expected, getattr(objective, "__name__", type(objective).__name__))
 
 
 def with_slopes(objective: Objective) -> Terms:
@@ -187,7 +202,14 @@ def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tup
 @has_formula(lambda dist, time, event: negative_likelihood(dist.likelihood_by_formula(time, event)))
 @gives_cdf(_nll_and_cdf)
 def nll(
-    dist: SurvivalDistribution, time: Tensor, event: Tensor, *, density: bool = False, as_published: bool = False
+    dist: SurvivalDistribution,
+    time: Tensor,
+    event: Tensor,
+    *,
+    entry: Tensor | None = None,
+    lower: Tensor | None = None,
+    density: bool = False,
+    as_published: bool = False,
 ) -> Tensor:
     """Negative log-likelihood, one value per row.
 
@@ -207,6 +229,13 @@ def nll(
     event
         Boolean, True where the event happened, same shape as `time`. Of a distribution with causes the cause, int64: 1,
         2, ... or 0 for a censored row.
+    entry
+        Times from which rows were under observation, 0 from the start: ``log S(entry)`` is taken off. A bin that holds
+        both `entry` and `time` counts with what it has after `entry`. Read in steps that is nothing, and such a row
+        tells nothing: 0.
+    lower
+        Of events that are known to lie in (lower, time], the earlier end: ``-log(F(time) - F(lower))``. Where the two
+        are equal the time is known, and of a censored row `lower` is not looked at.
     density
         Divide the mass of a discrete distribution's bin by its width, which makes its likelihood comparable with that
         of a continuous distribution. No effect on a continuous one.
@@ -227,14 +256,33 @@ def nll(
     >>> nll(dist, torch.tensor([2.0, 3.0]), torch.tensor([True, False]))
     tensor([2., 3.])
     """
-    check_rows(dist, time, event)
+    check_rows(dist, time, event, entry=entry, lower=lower)
     density = as_flag("density", density)
     if as_flag("as_published", as_published):
         if density:
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
+        if entry is not None or lower is not None:
+            fail("entry, lower", "None with as_published, which does not know them", "times")
         log_likelihood: Tensor = published("log-likelihood")(dist, time, event)
         return -log_likelihood
-    return -torch.where(event > 0, dist.log_event(time, event, density=density), dist.log_censored(time))
+    if lower is not None and event.dtype != torch.bool:
+        fail("lower", "None beside causes", "times")
+    value = dist.log_event(time, event, density=density)
+    if lower is not None:
+        between = lower < time
+        # Another start where there is none: the logarithm of an empty interval has no gradient.
+        start = torch.where(between, lower, torch.zeros_like(lower))
+        value = torch.where(between, dist.log_between(start, time), value)
+    censored = dist.log_censored(time)
+    if entry is None:
+        return -torch.where(event > 0, value, censored)
+    share, reached = dist.share_after_entry(time, entry), dist.log_censored(entry)
+    some = share > 0
+    if not density:
+        log_share = torch.log(torch.where(some, share, 1.0))
+        value = value + (log_share if lower is None else torch.where(lower < time, 0.0, log_share))
+    value = torch.where(some, value - reached, 0.0)
+    return -torch.where(event > 0, value, torch.clamp(censored - reached, max=0.0))
 
 
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:

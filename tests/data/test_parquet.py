@@ -152,3 +152,17 @@ def test_parts_that_a_file_has_not_got(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             map_parquet(source, **options, part=part)
+
+
+def test_what_was_observed_in_part(tmp_path):
+    """Entry, intervals and causes are columns of the file, too."""
+    table = {"x": [1.0, 2.0, 3.0], "from": [0.0, 1.0, 2.0], "to": [4.0, 2.0, 5.0], "why": [2, 0, 1]}
+    options = {"time": "to", "event": None, "cause": "why", "causes": ("relapse", "death"), "entry": "from"}
+    data = mapped(tmp_path, table, **options)
+    assert (data.cause.tolist(), data.entry.tolist(), data.causes) == ([2, 0, 1], [0, 1, 2], ("relapse", "death"))
+    ends = pa.table({"x": [1.0, 2.0], "low": [1.0, 2.0], "high": pa.array([3.0, None])})
+    options = {"time": None, "event": None, "lower": "low", "upper": "high"}
+    data = mapped(tmp_path, ends, **options)
+    assert (data.time.tolist(), data.event.tolist(), data.lower.tolist()) == ([3, 2], [True, False], [1, 2])
+    with pytest.raises(ValueError, match=r"from: expected an entry before the time of the row, 1, got 1.0 at row 0"):
+        mapped(tmp_path, {"x": [1.0], "from": [1.0], "to": [1.0], "died": [1]}, time="to", entry="from")

@@ -1,11 +1,14 @@
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.model_selection import train_test_split
 from sksurv.util import Surv as SksurvSurv
 
 from xcal.data import Surv, SurvivalData
-from xcal.data.surv import read_outcome, time_and_event
+from xcal.data.surv import read_outcome
 
 TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
 FORMS = {
@@ -21,9 +24,15 @@ FORMS = {
 }
 
 
+def time_and_event(y, **given):
+    found = read_outcome(y, **given)
+    return found.time, found.event
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same(form):
-    time, event = time_and_event(FORMS[form])
+    found = read_outcome(FORMS[form])
+    time, event = found.time, found.event
     np.testing.assert_array_equal(time, TIME)
     np.testing.assert_array_equal(event, EVENT)
     assert (time.dtype, event.dtype) == (np.float64, np.bool_)
@@ -71,7 +80,7 @@ def test_bad_rows(time, event, message):
 )
 def test_bad_targets(y, message):
     with pytest.raises(ValueError, match=message):
-        time_and_event(y)
+        read_outcome(y)
 
 
 LABELS = list("abc")
@@ -91,16 +100,16 @@ WRONG = {
 def test_an_index_that_contradicts_the_order_is_refused(case):
     X, y = WRONG[case]
     with pytest.raises(ValueError, match=r"y\['(time|event)'\]: expected rows with the index of .* labels"):
-        time_and_event(y, X=X)
+        read_outcome(y, X=X)
 
 
 def test_an_index_that_counts_rows_says_nothing():
     for X in (LABELLED.reset_index(), LABELLED.to_numpy(), LABELLED, None):
-        time, _ = time_and_event(LABELLED, X=X)
+        time = read_outcome(LABELLED, X=X).time
         np.testing.assert_array_equal(time, TIME)
-    np.testing.assert_array_equal(time_and_event(LABELLED.reset_index(), X=TURNED)[0], TIME)
+    np.testing.assert_array_equal(read_outcome(LABELLED.reset_index(), X=TURNED).time, TIME)
     twice = pd.concat([LABELLED, LABELLED])
-    assert time_and_event(twice, X=twice)[0].size == 6
+    assert read_outcome(twice, X=twice).n == 6
 
 
 def test_surv_refuses_columns_of_different_orders():
@@ -108,6 +117,33 @@ def test_surv_refuses_columns_of_different_orders():
         Surv(time=LABELLED["time"], event=TURNED["event"])
     with pytest.raises(ValueError, match="weights: expected rows with the index of x, in its order"):
         SurvivalData(LABELLED[["x"]], TIME, EVENT, TURNED["time"])
+
+
+class TestLabelsOfATarget:
+    FRAME = pd.DataFrame({"x": np.arange(8.0), "t": np.arange(1.0, 9.0), "e": [1, 0] * 4}, index=list("abcdefgh"))
+
+    def test_rows_that_are_picked_keep_theirs(self):
+        y = Surv(time=self.FRAME["t"], event=self.FRAME["e"])
+        for picked in (y[2:5], y[[2, 3, 4]], y[np.isin(y["time"], [3, 4, 5])], y[np.array([2, 3, 4]), ...]):
+            assert list(picked.index) == ["c", "d", "e"]
+            np.testing.assert_array_equal(picked["time"], [3, 4, 5])
+        left, _, left_y, _ = train_test_split(self.FRAME, y, random_state=0)
+        assert left_y.index.equals(left.index)
+        read_outcome(left_y, X=left)
+        with pytest.raises(ValueError, match=r"y: expected .*index of X.*Surv of columns \.loc\[X\.index\]; .*asarray"):
+            read_outcome(left_y, X=left.iloc[::-1])
+
+    def test_it_is_an_array_like_any_other(self):
+        y = Surv(time=self.FRAME["t"], event=self.FRAME["e"])
+        plain = np.asarray(y)
+        assert repr(y) == repr(plain)
+        assert pickle.dumps(y) == pickle.dumps(plain)
+        assert type(y["time"]) is type(plain["time"]) is np.ndarray
+        assert type(y[["time"]]) is np.ndarray
+        assert y[3] == plain[3]
+        np.testing.assert_array_equal(np.sort(y, order="event"), np.sort(plain, order="event"))
+        read_outcome(np.concatenate([y, y])[:8], X=self.FRAME.iloc[::-1])  # nothing is known of its rows
+        read_outcome(plain, X=self.FRAME.iloc[::-1])
 
 
 class TestPeople:
@@ -176,3 +212,32 @@ class TestIntervals:
     def test_bad_rows(self, given, message):
         with pytest.raises(ValueError, match=message):
             Surv(**{"lower": [2, 4], "upper": [5, np.inf], **given})
+
+
+ROWS = {"time": [2.0, 5.0], "event": [0, 1]}
+ENDS = {"lower": [1.0, 2.0], "upper": [3.0, np.nan]}
+
+
+class TestNothingIsIgnored:
+    """Columns of a table that say something of the rows are read, or refused."""
+
+    @pytest.mark.parametrize("form", [dict, pd.DataFrame])
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (ROWS | {"id": [4, 4]}, r"y\['entry'\]: expected rows of one id that do not overlap.* at row 1"),
+            (ENDS | {"id": [4, 4]}, r"y\['lower'\], y\['upper'\]: expected both ends .*, got id too"),
+            (ENDS | ROWS, r"y\['lower'\], y\['upper'\]: expected both ends .*, got time too"),
+            ({"lower": [1.0, 2.0]}, r"y\['lower'\], y\['upper'\]: expected both ends .*, got one of them"),
+            ({"time": [2.0, 5.0], "cause": [0, 2], "id": [4, 4]}, r"y\['id'\]: expected None beside y\['cause'\]"),
+            (ROWS | {"cause": [0, 0]}, r"y\['event'\]: expected False, as y\['cause'\] says, got True at row 1"),
+        ],
+    )
+    def test_what_does_not_mix(self, form, given, message):
+        with pytest.raises(ValueError, match=message):
+            read_outcome(form(given), entry=True, intervals=True, people=True)
+
+    def test_a_table_made_of_an_array_is_read_as_the_array(self):
+        y = Surv(time=[2, 5, 4], cause=[2, 0, 1], entry=[1, 0, 0])
+        found = read_outcome(pd.DataFrame(y), entry=True)
+        assert (found.cause.tolist(), found.entry.tolist()) == ([2, 0, 1], [1, 0, 0])

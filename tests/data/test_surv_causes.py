@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from xcal import Surv, SurvivalData
-from xcal.data.surv import Outcome, read_outcome, time_and_event
+from xcal.data.surv import Outcome, read_outcome
 
 NAMES = ("recurrence", "death")
 
@@ -47,9 +47,11 @@ class TestSurv:
         a, b = train_test_split(y, random_state=0)
         assert read_outcome(np.concatenate([a, b])).causes == NAMES
 
-    def test_readers_of_one_event_see_whether_any_happened(self):
-        time, event = time_and_event(Surv(time=[1, 2, 3], cause=[2, 0, 1], causes=NAMES))
-        assert (time.tolist(), event.tolist()) == ([1, 2, 3], [True, False, True])
+    def test_readers_of_one_event_refuse_several_causes(self):
+        y = Surv(time=[1, 2, 3], cause=[2, 0, 1], causes=NAMES)
+        with pytest.raises(ValueError, match=r"y: expected events of one kind.*, got the causes 'recurrence', 'death'"):
+            read_outcome(y, causes=False)
+        assert read_outcome(Surv(time=[1, 2], cause=[1, 0]), causes=False).event.tolist() == [True, False]
 
     def test_a_table_with_a_column_cause(self):
         table = pd.DataFrame({"time": [1.0, 2.0, 3.0], "cause": [1, 0, 2]}, index=list("abc"))

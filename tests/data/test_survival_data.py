@@ -352,3 +352,41 @@ def test_features_in_a_file_are_not_read_to_pick_split_or_move(tmp_path, monkeyp
     monkeypatch.setattr("xcal.data.features.MappedFeatures._read", lambda *_: pytest.fail("the file was read"))
     for part in (*data.split((0.5, 0.5), seed=0), data[[3, 1]], data[2:8], data[::2], data.to("cpu")):
         part[:2].to("cpu")
+
+
+class TestSeenInPart:
+    """Rows of delayed entry, with intervals, and several of one person."""
+
+    def test_what_is_known_travels_with_the_rows(self):
+        data = SurvivalData(
+            np.zeros((4, 1)), time=[2, 5, 4, 3], event=[0, 1, 1, 0], entry=[0, 2, 1, 0], id=list("aabc")
+        )
+        part = data[[1, 0]].to("cpu")
+        assert part.entry.tolist() == [2, 0]
+        assert part.outcome.id.tolist() == [0, 0]
+        assert not data.plain
+        both = SurvivalData(np.zeros((3, 1)), lower=[1, 2, 3], upper=[4, 2, np.inf], entry=[0, 1, 0])
+        assert (both.time.tolist(), both.event.tolist(), both.lower.tolist()) == ([4, 2, 3], [1, 1, 0], [1, 2, 3])
+        assert both[[2, 0]].entry is not None
+        with pytest.raises(ValueError, match=r"lower, upper: expected both ends .*, got time too"):
+            SurvivalData(np.zeros((3, 1)), [1, 2, 3], lower=[1, 2, 3], upper=[4, 2, 5])
+
+    @pytest.mark.parametrize("by_event", [True, False])
+    def test_people_stay_whole(self, by_event):
+        person = np.repeat(np.arange(30), 3)
+        entry = np.tile([0.0, 1.0, 2.0], 30)
+        event = (np.arange(90) % 3 == 2) & (person % 2 == 0)
+        data = SurvivalData(np.zeros((90, 1)), entry + 1, event, entry=entry, id=person, groups=person // 10)
+        parts = data.split((0.5, 0.3, 0.2), seed=1, by_event=by_event)
+        assert sum(part.n for part in parts) == 90
+        assert sum(np.unique(part.id).size for part in parts) == 30
+        folds = data.folds(5, seed=2)
+        assert all(not set(person[fold.train]) & set(person[fold.test]) for fold in folds)
+        # Fifteen people have the event: three in each fold of six.
+        assert [int(event[fold.test].sum()) for fold in folds] == [3] * 5
+        assert [np.unique(person[fold.test]).size for fold in folds] == [6] * 5
+        with pytest.raises(ValueError, match="k: expected at most 30, the number of people, got 31"):
+            data.folds(31, seed=0)
+        torn = SurvivalData(np.zeros((90, 1)), entry + 1, event, entry=entry, id=person, groups=np.arange(90))
+        with pytest.raises(ValueError, match=r"groups: expected all rows of one id in one group, .* row 0 at row 1"):
+            torn.split((0.5, 0.5), seed=0, whole_groups=True)

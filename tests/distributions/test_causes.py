@@ -67,12 +67,12 @@ def test_incidences_of_hazards_are_the_integrals_of_scipys_densities(name):
         for row, laws in enumerate(twins):
             for k, (own, other) in enumerate((laws, laws[::-1])):
                 # By the level of the own latent time, which leaves no singularity at time zero.
-                levels = np.linspace(0, own.cdf(at), 40)
+                levels = np.linspace(0, own.cdf(at), 12)
                 pieces = pairwise(levels)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", integrate.IntegrationWarning)
                     value = sum(
-                        integrate.quad(lambda v, a=own, b=other: b.sf(a.ppf(v)), *ends, epsabs=1e-11)[0]
+                        integrate.quad(lambda v, a=own, b=other: b.sf(a.ppf(v)), *ends, epsabs=1e-9)[0]
                         for ends in pieces
                     )
                 assert found[row, k].item() == pytest.approx(value, abs=2e-6)
@@ -167,8 +167,9 @@ def test_gradients_of_everything_that_training_asks(name):
 
     # Points between which hazards are integrated move with the law and are no part of its gradient: nothing depends on
     # where they are, up to the error of the quadrature.
-    assert torch.autograd.gradcheck(asked, raw, atol=1e-5 if discrete else 2e-3)
-    assert torch.autograd.gradcheck(lambda out: incidences(out)[0], raw, atol=1e-5)
+    # In a random direction, as the integrals of hazards take seconds for each number alone.
+    assert torch.autograd.gradcheck(asked, raw, atol=1e-5 if discrete else 2e-3, fast_mode=not discrete)
+    assert torch.autograd.gradcheck(lambda out: incidences(out)[0], raw, atol=1e-5, fast_mode=not discrete)
     if discrete:
         assert torch.autograd.gradcheck(lambda out: incidences(out)[1], raw)
 

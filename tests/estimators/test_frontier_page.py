@@ -276,6 +276,8 @@ def rows_with(spec, *names):
 def test_points_of_the_frontiers_stand_where_the_values_are(path, file, on_test):
     charts = page_data(file)["charts"][:3]
     values = [on_test(lam, mapped=mapped) for lam, mapped in CANDIDATES]
+    networks = [path.model(lam, seed) for lam in LAMBDAS for seed in (0, 1)]
+    seeds = [network.d_calibration(TEST.x, TEST.y, n_bins=10).value for network in networks]
     for chart, column in zip(charts, (4, 5, 6), strict=True):
         (spec,) = chart["specs"]
         points = rows_with(spec, "pick", "name")
@@ -287,8 +289,6 @@ def test_points_of_the_frontiers_stand_where_the_values_are(path, file, on_test)
         assert f"✓ {path.selection_.lam:g}" in labels
         # The networks alone, each tied to its model.
         alone = rows_with(spec, "x2", "y2")
-        networks = [path.model(lam, seed) for lam in LAMBDAS for seed in (0, 1)]
-        seeds = [network.d_calibration(TEST.x, TEST.y, n_bins=10).value for network in networks]
         np.testing.assert_allclose([row["x"] for row in alone], seeds, rtol=1e-5)
         floor = next(rows[0]["x"] for rows in spec["datasets"].values() if set(rows[0]) == {"x"})
         assert floor == pytest.approx(np.mean([one[1] for one in values]), rel=1e-5)

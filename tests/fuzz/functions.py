@@ -19,7 +19,7 @@ from xcal import (
     tuning,
 )
 from xcal.calibration.bins import bin_edges
-from xcal.data.surv import time_and_event
+from xcal.data.surv import read_outcome
 from xcal.distributions.composed import SurvivorDistribution
 from xcal_paper import load_gamma, published
 
@@ -292,7 +292,7 @@ def _data(r: dict[str, Any]) -> _Rows:
             data.Surv,
             {"entry": r["time"] / 2, "time": r["time"], "event": r["event"], "id": np.arange(len(r["time"]))},
         ),
-        ("data.time_and_event", time_and_event, {"y": data.Surv(time=r["time"], event=r["event"])}),
+        ("data.read_outcome", read_outcome, {"y": data.Surv(time=r["time"], event=r["event"])}),
         ("data.SurvivalData", data.SurvivalData, table),
         ("data.SurvivalData.split", whole.split, parts),
         ("data.SurvivalData.folds", whole.folds, {"k": 3, "seed": 0, "whole_groups": False}),

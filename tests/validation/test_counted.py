@@ -179,6 +179,19 @@ def test_masses_of_d_calibration(case, heavy):
     held(ipcw, theirs["ipcw"])
 
 
+def test_masses_of_tied_values_and_of_a_resample_without_an_event(case):
+    """Redistribution stops within a tie whose row may not be drawn, or where nobody has an event."""
+    cdf = np.round(case.rows.cdf, 1)
+    first = int(np.argmin(cdf))
+    without = case.block.counts[np.argmax(case.block.counts[1:, first]) + 1] == 0
+    event = without & (cdf > 0.3)
+    assert event.any()
+    assert not without[first]
+    found = CountedRedistribution(bin_shares(cdf, event), event, cdf).masses(case.block)
+    theirs = [d_calibration(cdf[rows], event[rows], method="km", p_value=None).histogram for rows in case.repeated()]
+    held(found, theirs)
+
+
 @pytest.mark.parametrize("interpolation", ["linear", "previous"])
 def test_average_curve_beside_kaplan_meier(interpolation):
     case = Case(grid=0.125, training=False, interpolation=interpolation)

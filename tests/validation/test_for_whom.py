@@ -293,6 +293,20 @@ def test_a_category_whose_labels_are_numbers_is_one():
     assert "clinic = 7" in names
 
 
+def test_arrays_are_tables_of_columns():
+    rng = np.random.default_rng(5)
+    u = rng.uniform(size=150)
+    given = {"cdf": u, "y": (u + 0.5, np.ones(150)), "n_bootstrap": 0}
+    for shape, names in (((150,), ("x0",)), ((150, 2), ("x0", "x1"))):
+        for where in ("covariates", "X"):
+            found = xcal.audit(**given, **{where: rng.normal(size=shape)})
+            assert found.measured.for_whom.columns == names
+    for shape in ((150, 0), (150, 2, 2)):
+        with pytest.raises(ValueError, match=r"covariates: expected a table, a mapping .*, got ndarray"):
+            xcal.audit(**given, covariates=rng.normal(size=shape))
+        assert xcal.audit(**given, X=rng.normal(size=shape)).measured.for_whom is None
+
+
 def test_the_share_that_labels_explain_is_the_adjusted_r_squared():
     """By least squares on indicators, and the textbook's correction for their number."""
     rng = np.random.default_rng(0)

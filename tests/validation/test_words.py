@@ -18,7 +18,7 @@ from xcal.validation import methods
 from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
 from xcal.validation.summary import Training, differing_columns, summarise_data
 from xcal.validation.verdict import Finding, in_short, judge, state_of
-from xcal.validation.words import to_text
+from xcal.validation.words import broken, to_text, wrapped
 
 NAN = math.nan
 
@@ -219,6 +219,17 @@ def test_a_small_p_value_stands_beside_what_is_good_enough():
         (good,) = [sentence for sentence in found.sentences if sentence.startswith("Good enough: ")]
         assert ("O/E" in good, "D-calibration" in good) == (name != "oe", name == "oe")
     assert not any("questions" in sentence for sentence in verdict(*GOOD).sentences)
+
+
+def test_a_slope_that_is_uncertain_is_told_and_costs_no_trust():
+    found = verdict(*good_but("slope", *of_slope(0.85, 0.77, 0.93, 0.4)))
+    assert found.level == "trust"
+    (said,) = [sentence for sentence in found.sentences if "slope" in sentence]
+    assert said == (
+        "Uncertain, and the average error says how much it can matter: "
+        "calibration slope by 5 years: 0.85 (interval 0.77 to 0.93)."
+    )
+    assert not any("Uncertain" in sentence for sentence in verdict(*GOOD).sentences)
 
 
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
@@ -494,3 +505,18 @@ def test_a_phrase_names_the_horizons_where_a_value_has_one():
 
     assert short(12.0) == ["O/E by 12 months: 1.04 (interval 0.86 to 1.26)"]
     assert short(None) == ["O/E 1.04 (interval 0.86 to 1.26)"]
+
+
+@pytest.mark.parametrize("n_words", [5, 40, 60, 61, 70])
+def test_long_sentences_are_cut_at_a_word(n_words):
+    """At most three lines, none longer than those of the whole sentence, and nothing is cut that fits."""
+    text = " ".join(["five4"] * n_words)
+    whole, shown = broken(text, 100, "- ", "  "), wrapped(text, "- ")
+    if len(whole) <= 3:
+        assert shown == whole
+        return
+    assert len(shown) == 3
+    assert shown[:2] == whole[:2]
+    assert shown[2].endswith("five4 ...")
+    assert 90 < len(shown[2]) <= 100
+    assert whole[2].startswith(shown[2].removesuffix(" ..."))

@@ -167,7 +167,7 @@ class PublishedLogNormalFamily(Family):
         scale = torch.exp(log_scale) + _SCALE_FLOOR
         return Shifted(LogNormal(raw[..., 0], torch.log(scale)), _TIME_SHIFT)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Zeros: the published code had no initial values of its own."""
         return torch.zeros(self.n_outputs, dtype=torch.float64)
 
@@ -186,7 +186,7 @@ class PublishedWeibullFamily(Family):
         scale = 1.0 + torch.exp(torch.clamp(raw[..., 0], max=LOG_SCALE_LIMIT))
         return Shifted(Weibull(scale, 1.0 + torch.sigmoid(raw[..., 1])), _TIME_SHIFT)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Zeros: the published code had no initial values of its own."""
         return torch.zeros(self.n_outputs, dtype=torch.float64)
 

@@ -23,6 +23,7 @@ from xcal.calibration.penalty import (
     in_full,
     in_units_of_the_largest,
     is_small_default,
+    one_over_pairs,
     pick,
     power_of_the_largest,
     readable,
@@ -31,6 +32,7 @@ from xcal.calibration.penalty import (
     row_sums,
     statistics,
 )
+from xcal.calibration.seen_in_part import Seen, residuals
 
 # --- Sums over processes of which every process sees that all of them mean the same.
 # Processes that add up different things would wait for each other without end, or get numbers that mean nothing: one
@@ -284,7 +286,8 @@ def mean_across_processes(values: Tensor, weights: Any = None, *, process_group:
 class LocalRows:
     """Rows of this process: F, events and weights (..., n), and what the penalty is to know of them.
 
-    `weights` may all be zero here, and n may be zero: other processes have rows.
+    `weights` may all be zero here, and n may be zero: other processes have rows. `seen` is what is known of rows that
+    are seen in part.
     """
 
     cdf: Tensor
@@ -293,6 +296,7 @@ class LocalRows:
     labels: Tensor | None = None
     n_groups: int = 1
     features: Tensor | None = None
+    seen: Seen | None = None
 
 
 def penalty_across(
@@ -325,6 +329,8 @@ def _penalty(
 ) -> Tensor:
     check_plain(rows.cdf)
     u = in_full(rows.cdf)
+    if rows.seen is not None:
+        return _in_part(replace(rows, cdf=u), rows.seen, edges, spec, processes, exchange, averaged)
     wanted = gradient_wanted(u)
     with torch.no_grad(), full_precision(u.device):
         exchange.agree(_shared_numbers(rows, edges, spec, len(exchange.along)))
@@ -422,6 +428,43 @@ def _conditional(
     share = weight * (1 / weights.in_unit(whole)).to(u.dtype)
     inverse = None if inverse is None else inverse.to(u.dtype)
     return value, slope_of(share, h, local.lengths, bins, slopes, mean.to(u.dtype), inverse, spec)
+
+
+def _in_part(
+    rows: LocalRows,
+    part: Seen,
+    edges: Tensor,
+    spec: SoftBins,
+    processes: Processes,
+    exchange: Exchange,
+    averaged: bool,
+) -> Tensor:
+    """Rows that are seen in part: the penalty (...), its gradient known in the residuals of the rows here."""
+    u = rows.cdf
+    with full_precision(u.device):
+        own = residuals(u, rows.event.expand(u.shape), part, edges, spec)
+    with torch.no_grad(), full_precision(u.device):
+        exchange.agree(_shared_numbers(rows, edges, spec, len(exchange.along)) | {"cells": own.shape[-1]})
+        weights, found = RowWeights(rows.weights, u), own.detach()
+        weight = weights.or_ones(u)
+        squares, lengths = weight.square(), found.square().sum(-1)
+        parts = [weights.out_of_unit((weight.unsqueeze(-1) * found).sum(-2)), weights.sum(u)]
+        both = torch.stack([(squares * lengths).sum(-1), squares.sum(-1)], dim=-1)
+        exchange.start(*parts, weights.out_of_unit(both, power=2))
+        sums, total, both, *_ = exchange.totals()
+        mean = sums / total
+        value, slope = mean.square().sum(-1), 2 * mean.unsqueeze(-2).to(u.dtype)
+        share = (weight / weights.in_unit(total)).to(u.dtype).unsqueeze(-1)
+        inverse = torch.ones_like(value)
+        if spec.estimator == "unbiased":
+            same, square = (both / total.square()).unbind(-1)
+            inverse = one_over_pairs(square, u.dtype)
+            value = (value - same) * inverse
+            slope = slope - 2 * share * found
+        gradient = share * slope * inverse.to(u.dtype)[..., None, None]
+        if averaged:
+            gradient.mul_(processes.size)
+    return with_gradient(own.flatten(-2), value.to(u.dtype), gradient.flatten(-2))
 
 
 def _shared_numbers(rows: LocalRows, edges: Tensor, spec: SoftBins, n_along: int) -> dict[str, int]:

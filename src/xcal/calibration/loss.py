@@ -12,8 +12,11 @@ from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across
 from xcal.calibration.bins import FINE_BINS, bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.membership import Censored, Estimator, Membership, SoftBins
-from xcal.calibration.penalty import as_tensor, checked, is_true, readable, unchecked_penalty
+from xcal.calibration.penalty import as_tensor, checked, is_true, readable, refuse, unchecked_penalty
+from xcal.calibration.seen_in_part import Seen, check_default, part_of_curves, part_penalty
 from xcal.calibration.subgroups import FeatureMaker, KernelFeatures
+
+_ROUNDING = 1e-5  # of sums of probabilities in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +51,39 @@ class MeanAndPenalty:
     penalty: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """What else the arguments say of the rows; None where nothing."""
+
+    features: Any = None
+    cdf_entry: Any = None
+    cdf_lower: Any = None
+    times: Any = None
+    time: Any = None
+    entry: Any = None
+
+
 def rows_of(
-    cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: int | None, features: Any, *, alone: bool
+    cdf: Any, event: Any, weights: Any, groups: Any, n_groups: int | None, beside: _Beside, *, alone: bool
 ) -> LocalRows:
     """Check the arguments; where the process is not `alone` others may have the rows."""
+    if beside.times is not None:
+        u, seen, by_cause = _rows_by_cause(cdf, event, beside)
+        _check_alone(by_cause, groups, beside.features)
+        weights = checked(u.detach(), seen, weights, None, None, alone=alone)[2]
+        return LocalRows(u, seen, weights, seen=by_cause)
+    for name in ("time", "entry"):
+        if getattr(beside, name) is not None:
+            fail(name, "None without times, the times of incidences by cause", "a value")
     cdf, event, weights, labels, n_groups = checked(cdf, event, weights, groups, n_groups, alone=alone)
-    if features is None:
-        return LocalRows(cdf, event, weights, labels, n_groups)
+    early = {name: _earlier(name, getattr(beside, name), cdf) for name in ("cdf_entry", "cdf_lower")}
+    part = None if all(values is None for values in early.values()) else Seen(early["cdf_entry"], early["cdf_lower"])
+    _check_alone(part, groups, beside.features)
+    if beside.features is None:
+        return LocalRows(cdf, event, weights, labels, n_groups, seen=part)
     if labels is not None:
         fail("groups", "None where features are given: indicators of groups are features", "both")
-    h = as_tensor("features", features, cdf.device)
+    h = as_tensor("features", beside.features, cdf.device)
     n = cdf.shape[-1]
     if h.ndim < 2 or h.shape[-2] != n or tuple(h.shape[:-2]) not in {(), tuple(cdf.shape[:-1])}:
         fail("features", f"shape ({n}, M), one row per row of cdf", f"shape {tuple(h.shape)}")
@@ -67,13 +93,84 @@ def rows_of(
     return LocalRows(cdf, event, weights, features=h)
 
 
+def _check_alone(part: Seen | None, groups: Any, features: Any) -> None:
+    """Refuse what is there for plain rows only."""
+    for name, values in (("groups", groups), ("features", features)):
+        if part is not None and values is not None:
+            fail(name, "None for rows that are seen in part", "a value")
+
+
+def _earlier(name: str, values: Any, cdf: Tensor) -> Tensor | None:
+    """Check F at an earlier time of each row: at most F at its observed time."""
+    if values is None:
+        return None
+    early = as_tensor(name, values, cdf.device)
+    if tuple(early.shape) not in {tuple(cdf.shape), tuple(cdf.shape[-1:])} or not early.is_floating_point():
+        fail(
+            name,
+            f"floating-point numbers of shape {tuple(cdf.shape)}, as cdf",
+            f"{early.dtype} of shape {tuple(early.shape)}",
+        )
+    if readable(cdf, early):
+        refuse(name, "F at an earlier time: from 0 to at most cdf", early, ~((early >= 0) & (early <= cdf)))
+    return early.to(cdf.dtype).expand(cdf.shape)
+
+
+def _rows_by_cause(cif: Any, cause: Any, beside: _Beside) -> tuple[Tensor, Tensor, Seen]:
+    """Check incidences by cause at times, and the observed times and causes of the rows; see `part_of_curves`."""
+    curves = as_tensor("cdf", cif)
+    if not curves.is_floating_point():
+        fail("cdf", "floating-point incidences by cause, as times are given", f"dtype {curves.dtype}")
+    for name in ("cdf_entry", "cdf_lower"):
+        if getattr(beside, name) is not None:
+            fail(name, "None beside times: entry has the times of entry", "a value")
+    given = {"times": beside.times, "time": beside.time, "event": cause, "entry": beside.entry}
+    found = {name: as_tensor(name, values, curves.device) for name, values in given.items() if values is not None}
+    if "time" not in found:
+        fail("time", "the observed time of each row, beside times", None)
+    grid = found.pop("times")
+    if grid.ndim != 1 or curves.ndim < 3 or curves.shape[-1] != grid.shape[0] or 0 in curves.shape[-2:]:
+        expected = f"shape (..., n, causes, {grid.numel()}), incidences of each cause at each of times"
+        fail("cdf", expected, f"shape {tuple(curves.shape)}")
+    for name, values in found.items():
+        if values.shape != curves.shape[-3:-2]:
+            fail(name, f"shape ({curves.shape[-3]},), one value for each row", f"shape {tuple(values.shape)}")
+    causes, time, entry = found["event"], found["time"], found.get("entry")
+    if causes.is_floating_point() or causes.dtype == torch.bool:
+        fail("event", "whole numbers: 0 for a censored row, or its cause, 1, 2, ...", f"dtype {causes.dtype}")
+    if readable(curves, grid, *found.values()):
+        refuse("times", "strictly increasing times, zero or larger", grid, ~(grid.diff(prepend=grid[:1] - 1) > 0))
+        refuse("event", f"causes from 0 to {curves.shape[-2]}", causes, (causes < 0) | (causes > curves.shape[-2]))
+        refuse("time", "finite times, zero or larger", time, ~(time.isfinite() & (time >= 0)))
+        if entry is not None:
+            late = ~((entry >= 0) & (entry < torch.clamp(time, max=grid[-1])))
+            refuse("entry", "times before the time of the row and before the last of times", entry, late)
+        _refuse_no_incidences(curves.detach())
+    return part_of_curves(curves, grid, time, causes.long(), entry)
+
+
+def _refuse_no_incidences(curves: Tensor) -> None:
+    """Raise if incidences leave [0, 1], fall in time or add up to more than 1, by more than rounding."""
+    if curves.numel() == 0:
+        return
+    low, total = curves.amin((-2, -1)), curves.sum(-2).amax(-1)
+    fall = curves.diff(dim=-1, prepend=torch.zeros_like(curves[..., :1])).amin((-2, -1))
+    refuse("cdf", "incidences of 0 or more", low, ~(low >= -_ROUNDING))
+    refuse("cdf", "incidences that add up to at most 1 over the causes", total, ~(total <= 1 + _ROUNDING))
+    refuse("cdf", "incidences that never fall in time, a rise of 0 or more", fall, fall < -_ROUNDING)
+
+
 def penalty_of(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Group | World | None) -> Tensor:
-    """Calibration on average or within groups, or with features of the rows calibration given them."""
+    """Calibration on average or within groups, with features of the rows calibration given them."""
+    if rows.seen is not None:
+        check_default(spec)
     if process_group is not None:
         value = penalty_across(rows, edges, spec, Processes.of(process_group))
         if bool(value.detach().isnan().any()):  # every process sees the same one, and all of them refuse it
             no_rows()
         return value
+    if rows.seen is not None:
+        return part_penalty(rows.cdf, rows.event, rows.seen, edges, spec, rows.weights)
     if rows.features is None:
         return unchecked_penalty(rows.cdf, rows.event, edges, spec, rows.weights, rows.labels, rows.n_groups)
     return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
@@ -94,6 +191,11 @@ def xcal_penalty(
     groups: Any = None,
     n_groups: int | None = None,
     features: Any = None,
+    cdf_entry: Any = None,
+    cdf_lower: Any = None,
+    times: Any = None,
+    time: Any = None,
+    entry: Any = None,
     process_group: Group | World | None = None,
 ) -> Tensor:
     r"""Soft D-calibration of a batch, differentiable: add ``lam * xcal_penalty(F, event)`` to a loss.
@@ -141,6 +243,15 @@ def xcal_penalty(
         they can describe (`xcal.conditional_calibration`). ``KernelFeatures().of(X)`` makes them from covariates; a
         layer of a network will do. Constants to the gradient. Take ``estimator="unbiased"`` with them: the bound adds
         the noise of every single row.
+    cdf_entry : Tensor of shape (n,) or (..., n), optional
+        For rows of delayed entry: F at the time from which each row was under observation. What a row has in each bin
+        is compared with what a row that has come this far expects there, as in `d_calibration`.
+    cdf_lower : Tensor of shape (n,) or (..., n), optional
+        For events that are known to lie between two times: F at the earlier one, where `cdf` is F at the later one.
+    times, time, entry : Tensors of shape (m,), (n,) and (n,), optional
+        For events with several causes: with `times`, `cdf` are cumulative incidences of shape (..., n, causes, m) at
+        these times, `event` is the cause, 1, 2, ... or 0 for a censored row, `time` the observed time and `entry` the
+        time of entry, if there is one. The penalty is then a sum over bins and causes, as `cause_calibration` has it.
     process_group : group of torch.distributed or "world", optional
         The batch is then the rows of all processes of the group, or of all processes there are: each of them calls
         with its own rows, which may be none, and gets the same value. `XCALLoss` says more.
@@ -169,7 +280,8 @@ def xcal_penalty(
     torch.Size([4])
     """
     spec = SoftBins(membership, temperature, gamma, censored, estimator)
-    rows = rows_of(cdf, event, weights, groups, n_groups, features, alone=process_group is None)
+    beside = _Beside(features, cdf_entry, cdf_lower, times, time, entry)
+    rows = rows_of(cdf, event, weights, groups, n_groups, beside, alone=process_group is None)
     if edges is None:
         bin_edges(n_bins)
         dtype = torch.float64 if rows.cdf.dtype == torch.float64 else torch.float32
@@ -183,7 +295,8 @@ class XCALLoss(nn.Module):
     """`xcal_penalty` as a module: made once, its edges move with the model.
 
     The defaults are ours: partition membership at half a bin width and the exact censored term. `XCALLoss.paper()` is
-    the penalty of the paper. See `xcal_penalty` for the parameters.
+    the penalty of the paper. See `xcal_penalty` for the parameters, and for rows that are seen in part: from an entry
+    on, between two times, with one of several causes.
 
     With ``process_group="world"`` (all processes) or a group of `torch.distributed`, each process calls it with its own
     rows and gets the penalty of the rows of all: the sums over bins are added up by one all-reduce, and no row leaves
@@ -209,6 +322,12 @@ class XCALLoss(nn.Module):
     >>> X = torch.rand(100, 3)
     >>> given = XCALLoss(conditional=KernelFeatures().fit(X))
     >>> given(torch.rand(32), torch.ones(32), X=X[:32]).shape
+    torch.Size([])
+
+    Incidences of two causes at four times, and causes 1, 2 or none:
+
+    >>> cif = torch.tensor([0.1, 0.2, 0.3, 0.4]).expand(8, 2, 4)
+    >>> penalty(cif, torch.tensor([0, 1, 2, 0, 1, 2, 1, 2]), times=torch.arange(1.0, 5.0), time=torch.rand(8)).shape
     torch.Size([])
     """
 
@@ -276,25 +395,32 @@ class XCALLoss(nn.Module):
         n_groups: int | None = None,
         features: Any = None,
         X: Any = None,
+        *,
+        cdf_entry: Any = None,
+        cdf_lower: Any = None,
+        times: Any = None,
+        time: Any = None,
+        entry: Any = None,
     ) -> Tensor:
         """Return one penalty per model, shape (...)."""
-        rows = self._rows(cdf, event, weights, groups, n_groups, features, X)
+        beside = _Beside(features, cdf_entry, cdf_lower, times, time, entry)
+        rows = self._rows(cdf, event, weights, groups, n_groups, beside, X)
         return penalty_of(rows, self.edges, self.spec, self.process_group)
 
     def _rows(
-        self, cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: Any, features: Any, X: Any
+        self, cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: Any, beside: _Beside, X: Any
     ) -> LocalRows:
         """Check the rows; with `conditional` their features are made from the covariates."""
         if self.conditional is not None:
-            if features is not None:
-                fail("features", "None, as conditional= makes them from X", type(features).__name__)
+            if beside.features is not None:
+                fail("features", "None, as conditional= makes them from X", type(beside.features).__name__)
             if X is None:
                 fail("X", "the covariates of these rows, from which conditional= makes features", None)
             images = isinstance(X, Tensor) and X.ndim > 2 and X.layout == torch.strided
-            features = self.conditional.of(X.flatten(1) if images else X)
+            beside = replace(beside, features=self.conditional.of(X.flatten(1) if images else X))
         elif X is not None:
             fail("X", "None, as this penalty was made without conditional=", type(X).__name__)
-        return rows_of(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
+        return rows_of(cdf, event, weights, groups, n_groups, beside, alone=self.process_group is None)
 
     def with_mean(
         self,
@@ -306,6 +432,12 @@ class XCALLoss(nn.Module):
         n_groups: int | None = None,
         features: Any = None,
         X: Any = None,
+        *,
+        cdf_entry: Any = None,
+        cdf_lower: Any = None,
+        times: Any = None,
+        time: Any = None,
+        entry: Any = None,
     ) -> MeanAndPenalty:
         """Return the mean of one value per row, such as the negative log-likelihood, and the penalty of the same rows.
 
@@ -320,7 +452,8 @@ class XCALLoss(nn.Module):
         >>> both.mean
         tensor(3.)
         """
-        rows = self._rows(cdf, event, weights, groups, n_groups, features, X)
+        beside = _Beside(features, cdf_entry, cdf_lower, times, time, entry)
+        rows = self._rows(cdf, event, weights, groups, n_groups, beside, X)
         each = as_tensor("values", values, rows.cdf.device)
         if each.shape != rows.cdf.shape or not each.is_floating_point():
             expected = f"floating-point numbers of shape {tuple(rows.cdf.shape)}, as cdf"

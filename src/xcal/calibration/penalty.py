@@ -33,7 +33,7 @@ def is_true(flag: Tensor) -> bool:
         raise
 
 
-def _refuse(name: str, expected: str, values: Tensor, bad: Tensor) -> None:
+def refuse(name: str, expected: str, values: Tensor, bad: Tensor) -> None:
     """Raise if any value is bad, naming its row and, with several models, the model."""
     if is_true(bad.any()):
         where = tuple(int(i) for i in bad.nonzero()[0])
@@ -49,7 +49,7 @@ def _refuse_outside(name: str, values: Tensor) -> None:
         return
     low, high = torch.aminmax(values.detach())
     if is_true(~((low >= 0) & (high <= 1))):
-        _refuse(name, "values in [0, 1]", values, ~((values >= 0) & (values <= 1)))
+        refuse(name, "values in [0, 1]", values, ~((values >= 0) & (values <= 1)))
 
 
 def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
@@ -116,13 +116,13 @@ def checked(
         _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:
             wrong = (event != 0) & (event != 1)
-            _refuse("event", "True/False or 0/1, 1 meaning that the event happened", event, wrong)
+            refuse("event", "True/False or 0/1, 1 meaning that the event happened", event, wrong)
         if weights is not None:
-            _refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
+            refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
             if alone and is_true((weights.sum(-1) <= 0).any()):
                 fail("weights", "a positive sum", "weights that are all zero")
         if groups is not None and n_groups is not None:
-            _refuse("groups", f"labels from 0 to {n_groups - 1}", groups, (groups < 0) | (groups >= n_groups))
+            refuse("groups", f"labels from 0 to {n_groups - 1}", groups, (groups < 0) | (groups >= n_groups))
     if groups is not None:
         if n_groups is None:
             if not alone:

@@ -14,6 +14,7 @@ from xcal.cli.audit import audit
 from xcal.cli.demo import demo
 from xcal.cli.evaluate import evaluate, predict, report
 from xcal.cli.fit import fit
+from xcal.cli.serve import serve
 
 app = typer.Typer(
     name="xcal",
@@ -45,9 +46,8 @@ def _top(
     To validate the predictions of any survival model:
       xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
 
-    To run a table of the paper again and compare it with the paper:
-      xcal reproduce gamma-censored
-      xcal compare gamma-censored
+    To do both on a page in the browser:
+      xcal serve
     """
 
 
@@ -84,7 +84,7 @@ def _say_interrupted(more: str = "") -> None:
         typer.echo(f"interrupted{': ' if more else ''}{more}", err=True)
 
 
-for _command in (demo, fit, predict, evaluate, report, audit):
+for _command in (demo, fit, predict, evaluate, report, audit, serve):
     app.command(_command.__name__.replace("_", "-"))(_with_a_word(_command))
 # Commands of other packages: an entry point is a function that adds them to the application.
 for _extension in extensions(COMMANDS):

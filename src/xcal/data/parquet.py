@@ -1,6 +1,6 @@
 """Tables larger than memory: a parquet file, read once piece by piece into a memory-mapped array."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,20 +9,33 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_event, as_time, fail, first_row
+from xcal._checks import as_count, fail, first_row
 from xcal._files import new_file
+from xcal.data.surv import outcome_given
 from xcal.data.survival import SurvivalData, read_ids, read_labels, read_weights
 
 _ROWS = 1 << 16  # of one piece
+# How columns are read that stand beside what was observed.
+_BESIDE: dict[str, Callable[[str, Any, int], npt.NDArray[Any]]] = {
+    "weights": read_weights,
+    "groups": read_labels,
+    "row_ids": read_ids,
+}
 
 
 def map_parquet(
     path: str | Path,
     *,
-    time: str,
-    event: str,
+    time: str | None = None,
+    event: str | None = None,
     into: str | Path,
     features: Sequence[str] | None = None,
+    cause: str | None = None,
+    causes: Sequence[str] | None = None,
+    entry: str | None = None,
+    lower: str | None = None,
+    upper: str | None = None,
+    id: str | None = None,
     weights: str | None = None,
     groups: str | None = None,
     row_ids: str | None = None,
@@ -37,13 +50,16 @@ def map_parquet(
     ----------
     path
         The parquet file.
-    time, event
-        Names of the columns of observed times and of event indicators (True or 1: the event happened).
+    time, event, cause, entry, lower, upper, id
+        Names of the columns that hold what was observed of each row: `time` and `event`, or others of these, as in
+        `xcal.Surv`.
     into
         File to write, in numpy's format. It is replaced if it is there, whole or not at all, and belongs to the caller.
     features
         Names of the features; all columns that no other argument names if not given. They must be numbers without
         missing values.
+    causes
+        Names of causes 1, 2, ..., as in `xcal.Surv`.
     weights, groups, row_ids
         Names of further columns; see `SurvivalData`.
     time_unit
@@ -73,7 +89,8 @@ def map_parquet(
     file = _opened(source)
     if target.resolve() == source.resolve():
         fail("into", "another file than path", repr(str(into)))
-    given = {"time": time, "event": event, "weights": weights, "groups": groups, "row_ids": row_ids}
+    observed = {"time": time, "event": event, "cause": cause, "entry": entry, "lower": lower, "upper": upper, "id": id}
+    given = {**observed, "weights": weights, "groups": groups, "row_ids": row_ids}
     columns = {role: column for role, column in given.items() if column is not None}
     names = _features(file.schema_arrow.names, columns, features)
     sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
@@ -87,11 +104,16 @@ def map_parquet(
         x = _empty_features(unfinished, (n, len(names)), source)
         wanted = [*dict.fromkeys([*names, *others])]
         pieces = file.iter_batches(batch_size=_ROWS, row_groups=pieces_of_file, columns=wanted)
-        found = _copied(pieces, first, source, names, others, x)
-        checked = {role: _checked(role, column, found[column], n) for role, column in columns.items()}
+        found = _copied(pieces, first, source, names, (others, {upper}), x)
+        known = {role: found[columns[role]] for role in observed if role in columns}
+        outcome = outcome_given(known, causes, name=lambda role: columns.get(role, role))
+        beside = {
+            role: read(columns[role], found[columns[role]], n) for role, read in _BESIDE.items() if role in columns
+        }
         x.flush()
     mapped: Any = np.load(target, mmap_mode="r")
-    return SurvivalData.trusted(mapped, **checked, feature_names=names, time_unit=time_unit)
+    rows = SurvivalData.trusted(mapped, None, None, **beside, feature_names=names, time_unit=time_unit)
+    return rows.with_outcome(outcome)
 
 
 def _unreadable(source: Path, error: Exception) -> NoReturn:
@@ -164,7 +186,7 @@ def _copied(
     first: int,
     source: Path,
     names: tuple[str, ...],
-    others: list[str],
+    others: tuple[list[str], set[str | None]],
     target: npt.NDArray[np.float32],
 ) -> dict[str, npt.NDArray[Any]]:
     """Copy the file, or say that it is damaged: pieces of it are looked at only when they are read."""
@@ -182,26 +204,32 @@ def _copied(
 
 
 def _copy(
-    pieces: Iterable[Any], first: int, names: tuple[str, ...], others: list[str], target: npt.NDArray[np.float32]
+    pieces: Iterable[Any],
+    first: int,
+    names: tuple[str, ...],
+    others: tuple[list[str], set[str | None]],
+    target: npt.NDArray[np.float32],
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """Copy features into `target`; return the other columns, and how many rows there were.
 
-    `first` is the number of the first row in the file.
+    Of the other columns some, named after all, may have missing values. `first` is the number of the first row in the
+    file.
     """
-    found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in others}
+    beside, with_gaps = others
+    found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in beside}
     start = 0
     for piece in pieces:
         for name, values in found.items():
-            values.append(_values(piece.column(name), name, first + start))
+            values.append(_values(piece.column(name), name, first + start, gaps=name in with_gaps))
         for position, name in enumerate(names):
             target[start : start + piece.num_rows, position] = _single(piece.column(name), name, first + start)
         start += piece.num_rows
     return {name: np.concatenate(values) if values else np.empty(0) for name, values in found.items()}, start
 
 
-def _values(column: Any, name: str, start: int) -> npt.NDArray[Any]:
-    """One piece of a column, in which nothing may be missing; `start` is the number of its first row."""
-    if column.null_count:
+def _values(column: Any, name: str, start: int, *, gaps: bool = False) -> npt.NDArray[Any]:
+    """One piece of a column, in which nothing may be missing but for `gaps`; `start` is the number of its first row."""
+    if column.null_count and not gaps:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         fail(name, "a value in every row (fill in missing ones first)", "none", start + row)
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -219,13 +247,3 @@ def _single(column: Any, name: str, start: int) -> npt.NDArray[np.float32]:
     if bad.any():
         fail(name, "finite numbers, within the range of float32", values[first_row(bad)], start + first_row(bad))
     return single
-
-
-def _checked(role: str, column: str, values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
-    """Check a column beside the features, by what it is for and under its own name."""
-    if role == "time":
-        return as_time(values, name=column)
-    if role == "event":
-        return as_event(values, n, reference=column, name=column)
-    read = {"weights": read_weights, "groups": read_labels, "row_ids": read_ids}[role]
-    return read(column, values, n)

@@ -4,7 +4,7 @@ The form is that of scikit-survival, a structured array with a boolean and a num
 the other's targets.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -23,8 +23,10 @@ from xcal._checks import (
     as_time,
     check_rows,
     check_same_length,
+    counts_rows,
     fail,
     first_row,
+    index_of,
 )
 from xcal._kaplan_meier import sortable_time, stable_sort
 
@@ -55,7 +57,8 @@ def Surv(
 ) -> SurvivalTarget:
     """Put times and events together, by name, as the `y` of an estimator.
 
-    The result is an array without an index: its rows are those of `X` by position.
+    The rows of the result are those of `X` by position. Made of pandas columns, it remembers their index, so that rows
+    in another order than those of `X` are refused.
 
     Parameters
     ----------
@@ -99,23 +102,42 @@ def Surv(
     >>> y["id"]
     array([0, 0, 1])
     """
-    if lower is not None or upper is not None:
-        given = {"time": time, "event": event, "cause": cause, "causes": causes, "id": id}
-        beside = [name for name, values in given.items() if values is not None]
-        if beside or lower is None or upper is None:
-            got = f"{beside[0]} too" if beside else "one of them"
-            fail("lower, upper", "both ends of every interval, and nothing beside them but entry", got)
-        return as_intervals(lower, upper).entered(entry).target()
-    if time is None:
-        fail("time", "the time of the event or of censoring of every row", "None")
-    if (event is None) == (cause is None):
-        fail("event, cause", "one of them", "neither" if event is None else "both")
-    if cause is None and causes is not None:
-        fail("causes", "None without cause=", repr(causes))
-    if id is not None and cause is not None:
-        fail("id", "None beside cause", "the rows of several stretches")
-    outcome = as_outcome(time, event) if cause is None else outcome_by_cause(time, cause, causes)
-    return outcome.entered(entry).of_people(id).target()
+    given = {"time": time, "event": event, "cause": cause, "entry": entry, "lower": lower, "upper": upper, "id": id}
+    target = outcome_given(given, causes).target()
+    indexes = [index for values in given.values() if (index := index_of(values)) is not None]
+    telling = [index for index in indexes if not counts_rows(index)] or indexes
+    return _Indexed.of(target, telling[0]) if telling else target
+
+
+class _Indexed(npt.NDArray[np.void]):
+    """A target whose rows have labels, those of the pandas objects that it was made of.
+
+    They say whether its rows are those of `X`. Rows that are picked keep theirs; anything else made of it has none.
+    """
+
+    index: Any = None
+
+    @classmethod
+    def of(cls, target: SurvivalTarget, index: Any) -> "_Indexed":
+        found = target.view(cls)
+        found.index = index
+        return found
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __reduce__(self) -> Any:
+        return self.view(np.ndarray).__reduce__()  # files hold what every numpy can read
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # as scikit-learn picks rows
+            key = key[0]
+        if not isinstance(found, _Indexed):
+            return found
+        if self.index is None or isinstance(key, str | tuple) or found.ndim != 1 or found.dtype != self.dtype:
+            return found.view(np.ndarray)
+        return _Indexed.of(found, self.index[key])
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,12 +197,11 @@ class Outcome:
             fail(name, f"an entry by the lower end of the row, {self.lower[row]:g}", found[row], row)
         return replace(self, entry=found) if found.any() else self
 
-    def of_people(self, person: Any, name: str = "id", of_time: str = "time", of_entry: str = "entry") -> "Outcome":
+    def of_people(self, person: Any, name: Callable[[str], str] = str) -> "Outcome":
         """Add the label of each row's person, checked; labels that are all different say nothing, as does None."""
         if person is None:
             return self
-        check_rows({of_time: self.time, name: person})
-        kept, codes = np.unique(as_labels(name, person, self.n, reference=of_time), return_inverse=True)
+        kept, codes = np.unique(as_labels(name("id"), person, self.n, reference=name("time")), return_inverse=True)
         if kept.size == self.n:
             return self
         found = replace(self, id=codes.astype(np.int64))
@@ -192,11 +213,37 @@ class Outcome:
             expected = (
                 f"rows of one id that do not overlap: {self.time[one]:g} or later, where row {one} of its id ends"
             )
-            fail(of_entry, expected, f"{start[other]:g}", other)
+            fail(name("entry"), expected, f"{start[other]:g}", other)
         if (ended := self.event[before]).any():
             one, other = (int(rows[first_row(ended)]) for rows in (before, after))
-            fail("event", "an event in the last row of an id alone", f"one before row {other} of the same id", one)
+            expected = "an event in the last row of an id alone"
+            fail(name("event"), expected, f"one before row {other} of the same id", one)
         return found
+
+    def limited(
+        self, name: str, *, entry: bool = False, intervals: bool = False, people: bool = False, causes: bool = False
+    ) -> "Outcome":
+        """Return the same, or refuse what its reader does not know.
+
+        Without their entry, at the ends of their intervals, each for itself, or with all causes as one, rows say
+        something else.
+        """
+        refused = {
+            "one row for each person, which is all that is known here": (people, self.id, "several rows of one id"),
+            "rows under observation from the start, which is all that is known here": (
+                entry,
+                self.entry,
+                "times of entry",
+            ),
+            "times of events that are known, which is all that is known here": (intervals, self.lower, "intervals"),
+        }
+        for expected, (known, values, got) in refused.items():
+            if values is not None and not known:
+                fail(name, expected, got)
+        if len(self.causes) > 1 and not causes:
+            expected = "events of one kind, which is all that is known here (event=cause > 0 for any of them)"
+            fail(name, expected, f"the causes {', '.join(map(repr, self.causes))}")
+        return self
 
     def next_rows(self) -> tuple[IntArray, IntArray]:
         """Return rows of people that are not their last ones, and the next row of each; both empty without `id`."""
@@ -324,20 +371,45 @@ def as_intervals(lower: Any, upper: Any, *, names: tuple[str, str] = ("lower", "
     return Outcome(np.where(open_end, low, high), ~open_end, lower=low)
 
 
-def time_and_event(
-    y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
-) -> tuple[FloatArray, BoolArray]:
-    """Read times and events from any form of target; of several causes, whether any of them happened.
+def outcome_given(
+    given: Mapping[str, Any],
+    causes: Sequence[str] | None = None,
+    *,
+    name: Callable[[str], str] = str,
+    beside: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Check all that is known of some rows together, under the names of the arguments of `Surv`; None is not given.
 
-    See `read_outcome`, which keeps the causes.
-
-    Examples
-    --------
-    >>> time_and_event({"time": [1.0, 2.0], "event": [True, False]})
-    (array([1., 2.]), array([ True, False]))
+    `name` says what to call each of them in an error. `beside` are other things known of the same rows.
     """
-    found = read_outcome(y, name=name, X=X, beside=beside)
-    return found.time, found.event
+    known = {key: values for key, values in given.items() if values is not None}
+    check_rows({**(beside or {}), **{name(key): values for key, values in known.items()}})
+    if "lower" in known or "upper" in known:
+        extra = [key for key in ("time", "event", "cause", "causes", "id") if key in known]
+        extra += ["causes"] if causes is not None else []
+        if extra or not known.keys() >= {"lower", "upper"}:
+            got = f"{extra[0]} too" if extra else "one of them"
+            ends = f"{name('lower')}, {name('upper')}"
+            fail(ends, "both ends of every interval, and nothing beside them but entry", got)
+        found = as_intervals(known["lower"], known["upper"], names=(name("lower"), name("upper")))
+        return found.entered(known.get("entry"), name("entry"), name("upper"))
+    time, event, cause = (known.get(key) for key in ("time", "event", "cause"))
+    if time is None:
+        fail(name("time"), "the time of the event or of censoring of every row", "None")
+    if (event is None) == (cause is None):
+        fail(f"{name('event')}, {name('cause')}", "one of them", "neither" if event is None else "both")
+    if cause is None and causes is not None:
+        fail("causes", "None without cause=", repr(causes))
+    if cause is None:
+        found = as_outcome(time, event, names=(name("time"), name("event")))
+    else:
+        found = outcome_by_cause(time, cause, causes, names=(name("time"), name("cause")))
+    found = found.entered(known.get("entry"), name("entry"), name("time"))
+    if cause is None:
+        return found.of_people(known.get("id"), name)
+    if "id" in known and np.unique(as_labels(name("id"), known["id"], found.n, reference=name("time"))).size < found.n:
+        fail(name("id"), f"None beside {name('cause')}", "several rows of one id")
+    return found
 
 
 def read_outcome(
@@ -349,6 +421,7 @@ def read_outcome(
     entry: bool = False,
     intervals: bool = False,
     people: bool = False,
+    causes: bool = True,
 ) -> Outcome:
     """Read times, events, causes and what else is known of the rows from any form of target.
 
@@ -357,8 +430,8 @@ def read_outcome(
     y : structured array, data frame, mapping or tuple
         What `Surv` returns; a structured array with one boolean and one numeric field, in either order and under any
         names, as scikit-survival makes it; a pandas or polars data frame, or a dict, with the columns ``time`` and
-        ``event`` or ``cause``, and ``entry`` (with ``id`` where people have several rows) where there is one, or
-        ``lower`` and ``upper``; or ``(time, event)``.
+        ``event`` or ``cause``, or ``lower`` and ``upper``, and with ``entry`` and ``id`` where these are known; or
+        ``(time, event)``.
     name : str
         What to call it in an error.
     X : optional
@@ -366,51 +439,45 @@ def read_outcome(
     beside : mapping, optional
         What else is known of the rows, by the names of the arguments. Rows are taken by position; where `X`, time,
         event or these are pandas objects whose indexes say otherwise, that is an error.
-    entry, intervals, people : bool
-        Whether the caller knows what to do with rows of delayed entry, with interval-censored ones, and with several
-        rows of one person. Where it does not, they are refused: without their entry, at the ends of their intervals, or
-        each for itself, they say something else.
+    entry, intervals, people, causes : bool
+        Whether the caller knows what to do with rows of delayed entry, with interval-censored ones, with several rows
+        of one person, and with several causes. Where it does not, they are refused (`Outcome.limited`).
 
     Returns
     -------
     Outcome
         Times in float64.
     """
+    beside = {"X": X, **(beside or {})}
     fields = getattr(getattr(y, "dtype", None), "fields", None) or {}
-    there = fields or (y if isinstance(y, dict) else getattr(y, "columns", ()))
-    check_rows({"X": X, **(beside or {})})
-    if "lower" in there:
-        # In an array of `Surv` the upper end is the time, infinite where the event was not seen.
-        upper = np.where(y["event"], y["time"], np.inf) if fields else y[_column(there, "upper", name)]
-        found = as_intervals(y["lower"], upper, names=(f"{name}['lower']", f"{name}['upper']"))
-    elif "cause" in there:
-        names = f"{name}['time']", f"{name}['cause']"
-        times = y[_column(there, "time", name)]
-        check_rows({"X": X, names[0]: times, names[1]: y["cause"], **(beside or {})})
-        labels = fields["cause"][2] if len(fields.get("cause", ())) == 3 else None
-        found = outcome_by_cause(times, y["cause"], labels, names=names)
+    check_rows({**beside, **({name: y} if fields else {})})
+    there = list(fields or (y if isinstance(y, dict) else getattr(y, "columns", ())))
+    labels = happened = None
+    if not {"cause", "entry", "lower", "upper", "id"} & set(there):
+        given = dict(zip(("time", "event"), _columns(y, name), strict=True))
     else:
-        time, event = (y["time"], y["event"]) if "entry" in fields else _columns(y, name)
-        names = f"{name}['time']", f"{name}['event']"
-        check_rows({"X": X, names[0]: time, names[1]: event, **(beside or {})})
-        found = as_outcome(time, event, names=names)
-    if "entry" in there:
-        found = found.entered(y["entry"], f"{name}['entry']", f"{name}['time']")
-        if "id" in there and "cause" not in there and "lower" not in there:
-            found = found.of_people(y["id"], *(f"{name}['{one}']" for one in ("id", "time", "entry")))
-    if found.id is not None and not people:
-        fail(name, "one row for each person, which is all that is known here", "several rows of one id")
-    if found.entry is not None and not entry:
-        fail(name, "rows under observation from the start, which is all that is known here", "times of entry")
-    if found.lower is not None and not intervals:
-        fail(name, "times of events that are known, which is all that is known here", "intervals")
+        given = {key: y[key] for key in (*_TYPES, "upper") if key in there}
+        if "time" not in given and not {"lower", "upper"} & given.keys():
+            fail(name, "a column time", f"columns {', '.join(map(str, there))}")
+        if fields and "lower" in given:
+            # In an array of `Surv` the upper end is the time, infinite where the event was not seen.
+            given["upper"] = np.where(given.pop("event"), given.pop("time"), np.inf)
+        elif "cause" in given:
+            labels = fields["cause"][2] if len(fields.get("cause", ())) == 3 else None
+            happened = given.pop("event", None)
+    found = outcome_given(given, labels, name=lambda key: f"{name}['{key}']", beside=beside)
+    if happened is not None:
+        _check_any_cause(found, happened, name)
+    found = found.limited(name, entry=entry, intervals=intervals, people=people, causes=causes)
     return replace(found, time=found.time.astype(np.float64, copy=False))
 
 
-def _column(there: Any, column: str, name: str) -> str:
-    if column not in list(there):
-        fail(name, f"a column {column}", f"columns {', '.join(map(str, there))}")
-    return column
+def _check_any_cause(found: Outcome, event: Any, name: str) -> None:
+    """Check that events beside causes say the same."""
+    told = as_event(event, found.n, reference=f"{name}['cause']", name=f"{name}['event']")
+    if (differs := told != found.event).any():
+        row = first_row(differs)
+        fail(f"{name}['event']", f"{found.event[row]}, as {name}['cause'] says", told[row], row)
 
 
 def _columns(y: Any, name: str) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,11 @@ from torch import Tensor
 
 from xcal._checks import (
     BoolArray,
-    as_cause_names,
-    as_causes,
     as_count,
-    as_event,
     as_flag,
     as_floats,
     as_numpy,
-    as_time,
     as_vector,
-    check_rows,
     check_same_length,
     fail,
     first_row,
@@ -29,7 +24,7 @@ from xcal._checks import (
 )
 from xcal._devices import as_device
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
-from xcal.data.surv import Outcome, read_outcome
+from xcal.data.surv import Outcome, outcome_given, read_outcome
 
 
 def check_nothing_beside(others: Mapping[str, Any]) -> None:
@@ -231,7 +226,7 @@ def _parts_in_order(size: int, fractions: Sequence[float], *, none_empty: bool) 
 
 
 # Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
-_NUMBERS = ("time", "event", "cause", "weights")
+_NUMBERS = ("time", "event", "cause", "entry", "lower", "weights")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -247,15 +242,21 @@ class SurvivalData:
         Features, one vector, image or other array for each row: a float32 or float64 array or tensor, or a data frame.
         Their type is the type that models are trained in. A memory-mapped array (``np.load(path, mmap_mode="r")``)
         stays in its file and is never read whole; `xcal.data.map_parquet` makes one from a parquet file.
-    time : (n,)
-        Observed times, of the event or of censoring: finite, zero or larger.
-    event : (n,), optional
-        True or 1 where the event happened, False or 0 where the row is censored.
+    time, event : (n,)
+        Observed times, of the event or of censoring: finite, zero or larger. True or 1 where the event happened, False
+        or 0 where the row is censored.
     cause : (n,), optional
         In place of `event`, where an event has one of several causes: 0 for a censored row, 1, 2, ... or the name of
         the cause of its event. `event` is then "any of them happened".
     causes : sequence of str, optional
         Names of causes 1, 2, ...; "1", "2", ... by default.
+    entry : (n,), optional
+        Time from which each row was under observation; 0 for rows observed from the start.
+    lower, upper : (n,), optional
+        In place of `time` and `event`, the two ends of the interval in which each event lies; see `xcal.Surv`. `time`
+        is then the later one, or of a censored row `lower`.
+    id : (n,), optional
+        The person of each row, where some have several rows, from `entry` to `time` each. Splits keep people whole.
     weights : (n,), optional
         Row weights, finite, zero or larger. Only their ratios matter; a row of weight zero is not trained on.
     groups : (n,), optional
@@ -270,14 +271,6 @@ class SurvivalData:
         Unit of the times, such as "days".
     name : str
         Name of the data set.
-
-    Notes
-    -----
-    Right-censored rows are what the package models. Other observations would become further optional arrays beside
-    `event`, checked at the same place and carried along by the same methods:
-
-    - left truncation: an ``entry`` time before `time`, when a row came under observation;
-    - interval censoring: the two ends of the interval, `time` being the later one (infinite if it is open).
 
     Examples
     --------
@@ -294,11 +287,15 @@ class SurvivalData:
     """
 
     x: Any
-    time: Any
+    time: Any = None
     event: Any = None
     weights: Any = None
     cause: Any = field(default=None, kw_only=True)
     causes: Sequence[str] = field(default=(), kw_only=True)
+    entry: Any = field(default=None, kw_only=True)
+    lower: Any = field(default=None, kw_only=True)
+    upper: InitVar[Any] = field(default=None, kw_only=True)
+    id: Any = field(default=None, kw_only=True)
     groups: Any = field(default=None, kw_only=True)
     row_ids: Any = field(default=None, kw_only=True)
     extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
@@ -306,20 +303,18 @@ class SurvivalData:
     time_unit: str = field(default="", kw_only=True)
     name: str = field(default="", kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, upper: Any) -> None:
         x, columns = read_features("x", self.x)
         n = x.shape[0]
-        check_rows({one: getattr(self, one) for one in ("x", "time", "event", "cause", "weights", "groups", "row_ids")})
-        if (self.event is None) == (self.cause is None):
-            fail("event, cause", "one of them", "neither" if self.event is None else "both")
-        names = as_cause_names(self.causes) if len(self.causes) else ()
-        cause = None if self.cause is None else as_causes(self.cause, n, names=names, reference="x")
-        numbers = {
-            "time": as_time(self.time, n, reference="x"),
-            "event": as_event(self.event, n, reference="x") if cause is None else cause > 0,
-            "cause": cause,
-            "weights": None if self.weights is None else read_weights("weights", self.weights, n),
-        }
+        beside = {one: getattr(self, one) for one in ("x", "weights", "groups", "row_ids")}
+        given = {one: getattr(self, one) for one in ("time", "event", "cause", "entry", "lower", "id")}
+        given["upper"] = upper
+        for name, values in given.items():
+            if getattr(values, "ndim", 1) == 1 and hasattr(values, "__len__"):
+                check_same_length(name, values, "x", n)
+        found = outcome_given(given, self.causes or None, beside=beside)
+        numbers = {one: getattr(found, one) for one in ("time", "event", "cause", "entry", "lower", "id")}
+        numbers["weights"] = None if self.weights is None else read_weights("weights", self.weights, n)
         labels = {
             "groups": None if self.groups is None else read_labels("groups", self.groups, n),
             "row_ids": None if self.row_ids is None else read_ids("row_ids", self.row_ids, n),
@@ -332,17 +327,15 @@ class SurvivalData:
         # Copies of the small arrays: nobody else can change them, and a field of a structured array has gaps between
         # its values, which torch cannot take.
         own = {key: None if values is None else np.array(values) for key, values in numbers.items()}
-        if cause is not None and not names:
-            names = tuple(str(k) for k in range(1, int(cause.max(initial=0)) + 1))
-        self.__dict__.update(x=x, causes=names, **own, **labels)
+        self.__dict__.update(x=x, causes=found.causes, **own, **labels)
         if isinstance(x, Tensor):
             self.__dict__.update(self._numbers_on(x.device))
 
     @classmethod
     def trusted(cls, x: Any, time: Any, event: Any, weights: Any = None, **others: Any) -> "SurvivalData":
         """Put together what was checked before, without another check; for code, not for people's data."""
-        plain: dict[str, Any] = {"cause": None, "causes": (), "groups": None, "row_ids": None, "extra": {}}
-        plain |= {"feature_names": (), "time_unit": "", "name": ""}
+        nothing: dict[str, Any] = dict.fromkeys(("cause", "entry", "lower", "id", "groups", "row_ids"))
+        plain = nothing | {"causes": (), "extra": {}, "feature_names": (), "time_unit": "", "name": ""}
         made = object.__new__(cls)
         made.__dict__.update({"x": x, "time": time, "event": event, "weights": weights, **plain, **others})
         return made
@@ -361,9 +354,22 @@ class SurvivalData:
 
     @property
     def outcome(self) -> Outcome:
-        """Times, events and causes as numpy arrays on the host."""
-        cause = None if self.cause is None else as_numpy("cause", self.cause)
-        return Outcome(as_numpy("time", self.time), as_numpy("event", self.event), cause, tuple(self.causes))
+        """What was observed of the rows, as numpy arrays on the host."""
+        known = {one: getattr(self, one) for one in ("time", "event", "cause", "entry", "lower", "id")}
+        arrays: dict[str, Any] = {
+            one: None if values is None else as_numpy(one, values) for one, values in known.items()
+        }
+        return Outcome(**arrays, causes=tuple(self.causes))
+
+    def with_outcome(self, found: Outcome) -> "SurvivalData":
+        """Return the rows with what was observed of them, which is trusted."""
+        own = {one: getattr(found, one) for one in ("time", "event", "cause", "causes", "entry", "lower", "id")}
+        return self.replaced(**own)
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows are observed from the start, with times that are known and events of one kind."""
+        return self.cause is None and self.entry is None and self.lower is None
 
     @property
     def device(self) -> torch.device:
@@ -381,7 +387,7 @@ class SurvivalData:
 
         return self.replaced(
             x=chosen_features(self.x, chosen),
-            **{key: pick(getattr(self, key)) for key in (*_NUMBERS, "groups", "row_ids")},
+            **{key: pick(getattr(self, key)) for key in (*_NUMBERS, "id", "groups", "row_ids")},
             extra={key: pick(values) for key, values in self.extra.items()},
         )
 
@@ -409,7 +415,7 @@ class SurvivalData:
     def split(
         self, fractions: Sequence[float], *, seed: int, by_event: bool = True, whole_groups: bool = False
     ) -> tuple["SurvivalData", ...]:
-        """Split the rows at random into parts; rows keep their order within a part.
+        """Split the rows at random into parts; rows keep their order within a part, and all of a person are in one.
 
         Parameters
         ----------
@@ -437,10 +443,12 @@ class SurvivalData:
         rng = np.random.default_rng(as_count("seed", seed, at_least=0))
         if as_flag("whole_groups", whole_groups):
             part = split_groups(self._groups(), shares, rng)
-        elif as_flag("by_event", by_event):
-            part = split_by_event(as_numpy("event", self.event), shares, rng)
         else:
-            part = split_at_random(self.n, shares, rng)
+            event, person = self._people()
+            if as_flag("by_event", by_event):
+                part = split_by_event(event, shares, rng)[person]
+            else:
+                part = split_at_random(event.size, shares, rng)[person]
         rows = [np.flatnonzero(part == k) for k in range(len(shares))]
         for share, chosen in zip(shares, rows, strict=True):
             if chosen.size == 0:
@@ -449,9 +457,9 @@ class SurvivalData:
         return tuple(self[chosen] for chosen in rows)
 
     def folds(self, k: int, seed: int, *, whole_groups: bool = False) -> tuple[Fold, ...]:
-        """Row numbers of `k` folds: each row is in exactly one `test`.
+        """Row numbers of `k` folds: each row is in exactly one `test`, and all rows of a person in the same one.
 
-        The sizes of any two folds differ by at most one row, and so do their numbers of events.
+        The sizes of any two folds differ by at most one row, or person, and so do their numbers of events.
 
         Parameters
         ----------
@@ -469,27 +477,43 @@ class SurvivalData:
         [2, 2, 2, 2, 2]
         """
         whole = as_flag("whole_groups", whole_groups)
-        most = np.unique(self._groups()).size if whole else self.n
+        event, person = self._people()
+        most = np.unique(self._groups()).size if whole else event.size
         if as_count("k", k, at_least=2) > most:
-            fail("k", f"at most {most}, the number of {'groups' if whole else 'rows'}", k)
+            unit = "groups" if whole else "rows" if self.id is None else "people"
+            fail("k", f"at most {most}, the number of {unit}", k)
         rng = np.random.default_rng(as_count("seed", seed, at_least=0))
-        if whole:
-            # Sizes differ by at most the largest group.
-            fold = split_groups(self._groups(), [1 / k] * k, rng)
-        else:
-            fold = folds_by_event(as_numpy("event", self.event), k, rng)
+        # Of whole groups sizes differ by at most the largest group.
+        fold = split_groups(self._groups(), [1 / k] * k, rng) if whole else folds_by_event(event, k, rng)[person]
         return tuple(Fold(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k))
 
     def _groups(self) -> npt.NDArray[Any]:
+        """Return the group of each row; one that holds a person whole, where people have several rows."""
         if self.groups is None:
             fail("whole_groups", "data with groups", "none: give SurvivalData(groups=...)")
+        if self.id is not None:
+            _, first, person = np.unique(self.id, return_index=True, return_inverse=True)
+            if (other := self.groups != self.groups[first][person]).any():
+                row = first_row(other)
+                fail("groups", "all rows of one id in one group", f"another one than row {first[person[row]]}", row)
         return np.asarray(self.groups)
+
+    def _people(self) -> tuple[BoolArray, Any]:
+        """Return whether each person had the event, and the person of each row; rows are people without `id`."""
+        event = as_numpy("event", self.event)
+        if self.id is None:
+            return event, slice(None)
+        _, person = np.unique(self.id, return_inverse=True)
+        return np.bincount(person, event) > 0, person
 
     def __repr__(self) -> str:
         time = as_numpy("time", self.time)
         told = [f"{self.n} row{'s' * (self.n != 1)} of {_shape(self.x)}", f"{int((~self.event).sum())} censored"]
         told.append(f"time from {time.min():g} to {time.max():g}{' ' * bool(self.time_unit)}{self.time_unit}")
         told += ["weighted"] if self.weights is not None else []
+        told += ["with times of entry"] if self.entry is not None else []
+        told += ["in intervals"] if self.lower is not None else []
+        told += [f"{np.unique(self.id).size} people"] if self.id is not None else []
         told += [f"{np.unique(self.groups).size} groups"] if self.groups is not None else []
         told += ["features in a file"] if isinstance(self.x, np.memmap | MappedFeatures) else []
         told += [f"on {self.device}"] if self.device.type != "cpu" else []
@@ -508,15 +532,29 @@ def _shape(x: Any) -> str:
     return f"{shape} feature{'s' * (tuple(x.shape[1:]) != (1,))}"
 
 
-def outcome_of(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:
-    """Read times and events of the `n` rows of X, where that is known, from y or from the `SurvivalData` that X is."""
+def outcome_of(
+    X: Any,
+    y: Any,
+    n: int | None = None,
+    *,
+    name: str = "y",
+    entry: bool = False,
+    intervals: bool = False,
+    people: bool = False,
+    causes: bool = False,
+) -> Outcome:
+    """Read what was observed of the `n` rows of X, where that is known, from y or from the `SurvivalData` that X is.
+
+    The last four say what the caller knows beside times and events, as in `xcal.data.surv.read_outcome`.
+    """
     if isinstance(X, SurvivalData):
         check_nothing_beside({name: y})
-        return Outcome(as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event))
+        found = X.outcome.limited("X", entry=entry, intervals=intervals, people=people, causes=causes)
+        return replace(found, time=found.time.astype(np.float64))
     if y is None:
         got = "None: a survival model requires y to be passed, but the target y is None"
         fail(name, "Surv(time=..., event=...)", got)
-    found = read_outcome(y, name=name, X=X)
+    found = read_outcome(y, name=name, X=X, entry=entry, intervals=intervals, people=people, causes=causes)
     if n is not None:
         check_same_length(name, found.time, "X", n)
     # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous

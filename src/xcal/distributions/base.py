@@ -1,5 +1,6 @@
 """The interfaces of a survival distribution and of a family of them, and what several distributions share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import BoolArray, as_event, as_time, fail
-from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._kaplan_meier import fit_kaplan_meier, fit_turnbull, product_limit
 from xcal.distributions._bins import Bins, LikelihoodByFormula
 
 # --- Integrals over time, piece by piece between quantiles: for distributions that are made of others.
@@ -62,14 +63,31 @@ def checked(time: object, event: object) -> tuple[_Floats, BoolArray]:
     return times, events
 
 
-def _event_curve(time: _Floats, event: BoolArray) -> tuple[_Floats, _Floats]:
-    """Distinct event times, and the Kaplan-Meier curve just after each."""
-    curve = fit_kaplan_meier(time, event)
+# Steps towards Turnbull's estimate: a start need not be at its end.
+_STEPS = 200
+
+
+def _event_curve(time: _Floats, event: BoolArray, entry: Any, lower: Any) -> tuple[_Floats, _Floats]:
+    """Distinct event times, and the Kaplan-Meier curve just after each; of intervals, their middles and Turnbull's."""
+    if lower is not None:
+        known = np.where(event, np.asarray(lower, dtype=np.float64), time)
+        ends = np.where(event, time, np.inf)
+        starts, ends, mass, _ = fit_turnbull(known, ends, np.full(time.size, 1 / time.size), steps=_STEPS)
+        some = (time.size * mass > 1e-3) & np.isfinite(ends)
+        return (starts[some] + ends[some]) / 2, np.clip(1.0 - np.cumsum(mass)[some], 0.0, 1.0)
+    if entry is None:
+        curve = fit_kaplan_meier(time, event)
+        drops = curve.counts > 0
+        return curve.times[drops], curve.survival[drops]
+    curve = fit_kaplan_meier(time, event, entry=np.asarray(entry, dtype=np.float64))
     drops = curve.counts > 0
-    return curve.times[drops], curve.survival[drops]
+    # One more at risk: where the first row that entered is alone and has the event, nothing would be left.
+    return curve.times[drops], product_limit(curve.counts[drops], curve.at_risk[drops] + 1)
 
 
-def location_and_scale(time: object, event: object, quantile: Callable[[_Floats], _Floats]) -> tuple[float, float]:
+def location_and_scale(
+    time: object, event: object, entry: Any, lower: Any, quantile: Callable[[_Floats], _Floats]
+) -> tuple[float, float]:
     """Location and scale of log-time by a probability plot.
 
     Log event times are regressed on the standard law's quantiles at the Kaplan-Meier estimate of F, taken half-way
@@ -85,7 +103,7 @@ def location_and_scale(time: object, event: object, quantile: Callable[[_Floats]
             times[zero][0],
             int(np.argmax(zero)),
         )
-    distinct, survival = _event_curve(times, events)
+    distinct, survival = _event_curve(times, events, entry, lower)
     middle = 1.0 - (np.concatenate([[1.0], survival[:-1]]) + survival) / 2.0
     z, log_time = quantile(middle), np.log(distinct)
     spread = np.sum((z - z.mean()) ** 2)
@@ -93,14 +111,14 @@ def location_and_scale(time: object, event: object, quantile: Callable[[_Floats]
     return float(log_time.mean() - scale * z.mean()), scale
 
 
-def bin_logits(time: object, event: object, edges: _Floats) -> _Floats:
+def bin_logits(time: object, event: object, entry: Any, lower: Any, edges: _Floats) -> _Floats:
     """Log-shares of the bins under the Kaplan-Meier curve.
 
     Half a row is added to every bin (Jeffreys' prior), so that an empty one starts small and not at minus infinity.
     What the curve leaves after its last event goes to the last bin.
     """
     times, events = checked(time, event)
-    distinct, survival = _event_curve(times, events)
+    distinct, survival = _event_curve(times, events, entry, lower)
     drops = -np.diff(np.concatenate([[1.0], survival]))
     n_bins = edges.size - 1
     index = np.searchsorted(edges[1:-1], distinct, side="left")
@@ -203,6 +221,20 @@ class SurvivalDistribution(ABC):
         """`log_likelihood_and_cdf` with their gradient by formula, for a caller without autograd; None if unknown."""
         return None
 
+    # --- Rows that are seen in part: from an entry on, or between two times.
+
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Share of what `log_prob` gives an event at `time` that lies after `entry`: 1, unless both are in one bin."""
+        return torch.ones_like(time)
+
+    def log_between(self, start: Tensor, stop: Tensor) -> Tensor:
+        """``log(F(stop) - F(start))``, with all digits in both tails; in a bin without parts its `log_prob`."""
+        first = self.log_survival(start)
+        none = torch.isneginf(first)
+        fall = torch.where(none, 0.0, first - self.log_survival(stop))
+        value = torch.where(none, -math.inf, first + log_one_less_exp(fall))
+        return value if self.bins is None else torch.where(torch.isneginf(value), self.log_prob(stop), value)
+
     # --- By cause. Where an event has one of several causes, `event` may be the cause, a whole number: 1, 2, ..., or 0
     # for a censored row. A boolean one asks for an event of any cause.
 
@@ -300,6 +332,15 @@ class SurvivalDistribution(ABC):
         return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)})"
 
 
+def log_one_less_exp(fall: Tensor) -> Tensor:
+    """``log(1 - exp(-fall))`` of numbers that are zero or larger; -inf at zero, without a gradient."""
+    some = fall > 0
+    safe = torch.where(some, fall, 1.0)
+    small = safe < math.log(2.0)
+    value = torch.where(small, torch.log(-torch.expm1(-torch.where(small, safe, 0.5))), torch.log1p(-torch.exp(-safe)))
+    return torch.where(some, value, -math.inf)
+
+
 def _search(
     value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, halvings: int
 ) -> Tensor:
@@ -376,10 +417,11 @@ class Family(ABC):
         """Turn checked raw outputs into a distribution."""
 
     @abstractmethod
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events, or their causes.
 
-        As the bias of a network's last layer they start training from the distribution of the times as a whole.
+        As the bias of a network's last layer they start training from the distribution of the times as a whole:
+        Kaplan-Meier's curve, with times of `entry` where there are some, or Turnbull's of events between two times.
         """
 
     @property

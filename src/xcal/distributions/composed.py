@@ -301,6 +301,16 @@ class RecalibratedDistribution(SurvivalDistribution):
         gone = self.base.exhausted(time)
         return torch.where(gone, left, self.log_survival(time))
 
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Return the share of a bin after the map."""
+        bins = self.base.bins
+        if bins is None or self.base.read_in_steps:
+            return self.base.share_after_entry(time, entry)
+        index = bins.index(time)
+        start, end = (bins.take(one, index) for one in (bins.cdf_at_start(), bins.cdf_at_end()))
+        left = self._map(end) - self._map(torch.minimum(torch.maximum(self.base.cdf(entry), start), end))
+        return torch.where(bins.index(entry) < index, 1.0, left / (self._map(end) - self._map(start)))
+
     def cdf(self, time: Tensor) -> Tensor:
         """``G(F(time))``."""
         return self._map(self.base.cdf(time))
@@ -468,6 +478,12 @@ class SurvivorDistribution(SurvivalDistribution):
     def log_censored(self, time: Tensor) -> Tensor:
         """As the base says, less ``log S(after)``."""
         return torch.clamp(self.base.log_censored(torch.maximum(time, self.after)) - self._reached, max=0.0)
+
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Of what a bin has after `after`, the share that lies after `entry`."""
+        own = self.base.share_after_entry(time, self.after)
+        later = self.base.share_after_entry(time, torch.maximum(entry, self.after))
+        return torch.where(own > 0, later / torch.where(own > 0, own, 1.0), 0.0)
 
     def hazard(self, time: Tensor) -> Tensor:
         """Hazard of the base; 0 until `after`."""

@@ -91,6 +91,20 @@ class DiscreteDistribution(SurvivalDistribution):
         log_survival = self._reading.log_survival(self.bins, time)
         return _keep_nan(time, torch.where(self.exhausted(time), self.log_mass[..., -1], log_survival))
 
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Share of the bin that holds `time` which lies after `entry`; read in steps 0 if they share a bin."""
+        later = self._reading.share_after(self._grid, entry)
+        index = self._grid.index(time)
+        return later.expand(*index.shape, later.shape[-1]).gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+    def log_between(self, start: Tensor, stop: Tensor) -> Tensor:
+        """Log-sum-exp of the masses between; the log-mass of the bin of `stop` where the reading has none between."""
+        grid = self._grid
+        inside = self._reading.share_after(grid, start) - self._reading.share_after(grid, stop)
+        own, none = grid.index(stop), (inside <= 0).all(-1)
+        logits = torch.broadcast_tensors(self._logits, inside)[0]
+        return likelihood_and_cdf(*Rows(logits, inside, own, none))[0]
+
     def log_likelihood_and_cdf(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both from one array of masses, with one gradient (see `_bins`)."""
         return likelihood_and_cdf(*self._rows(time, event, floor))
@@ -309,9 +323,9 @@ class DiscreteFamily(Family):
         grids: dict[torch.dtype, Grid] = self.__dict__["_grids"]
         return grids.get(raw.dtype) or Grid(self.edges)
 
-    def log_shares(self, time: Any, event: Any) -> npt.NDArray[np.float64]:
+    def log_shares(self, time: Any, event: Any, entry: Any = None, lower: Any = None) -> npt.NDArray[np.float64]:
         """Log of the Kaplan-Meier share of each bin."""
-        return bin_logits(time, event, as_numpy("edges", self.edges))
+        return bin_logits(time, event, entry, lower, as_numpy("edges", self.edges))
 
     def to(self, device: torch.device | str) -> Self:
         """Put the edges on a device."""

@@ -54,9 +54,9 @@ class LogNormalFamily(_LocationFamily):
         log_scale = torch.clamp(raw[..., 1], -_LOG_SHAPE_LIMIT, _LOG_SHAPE_LIMIT)
         return LogNormal(raw[..., 0], log_scale)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Probability plot on normal paper."""
-        loc, scale = location_and_scale(time, event, special.ndtri)
+        loc, scale = location_and_scale(time, event, entry, lower, special.ndtri)
         return torch.tensor([loc, np.log(scale)], dtype=torch.float64)
 
 
@@ -68,9 +68,9 @@ class WeibullFamily(_LocationFamily):
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return Weibull(*_scale_and_shape(raw))
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Probability plot on Weibull paper."""
-        loc, scale = location_and_scale(time, event, lambda p: np.log(-np.log1p(-p)))
+        loc, scale = location_and_scale(time, event, entry, lower, lambda p: np.log(-np.log1p(-p)))
         return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
 
 
@@ -82,9 +82,9 @@ class LogLogisticFamily(_LocationFamily):
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return LogLogistic(*_scale_and_shape(raw))
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Probability plot on logistic paper."""
-        loc, scale = location_and_scale(time, event, special.logit)
+        loc, scale = location_and_scale(time, event, entry, lower, special.logit)
         return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
 
 
@@ -108,9 +108,9 @@ class CategoricalFamily(DiscreteFamily):
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return Categorical(raw, self.grid(raw), self.interpolation)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Log of the Kaplan-Meier share of each bin."""
-        return torch.from_numpy(self.log_shares(time, event))
+        return torch.from_numpy(self.log_shares(time, event, entry, lower))
 
 
 @final
@@ -121,9 +121,9 @@ class MTLRFamily(DiscreteFamily):
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return MTLR(raw, self.grid(raw), self.interpolation)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Scores whose reversed cumulative sum is the log of the Kaplan-Meier shares, up to a constant."""
-        logits = self.log_shares(time, event)
+        logits = self.log_shares(time, event, entry, lower)
         return torch.from_numpy(logits[:-1] - logits[1:])
 
 
@@ -135,9 +135,9 @@ class LogisticHazardFamily(DiscreteFamily):
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return LogisticHazard(raw, self.grid(raw), self.interpolation)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Logits of the Kaplan-Meier share of each bin among those who reach it."""
-        share = np.exp(self.log_shares(time, event))
+        share = np.exp(self.log_shares(time, event, entry, lower))
         later = share[::-1].cumsum()[::-1][1:]
         return torch.from_numpy(np.log(share[:-1] / later))
 

@@ -156,11 +156,15 @@ def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Set
     rising = config.rising_epochs if config.penalty_schedule == "anneal" else None
     config = replace(config, epochs=epochs, patience=None, anneal_epochs=rising)
     seeds = [member.seed for member in members]
-    options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": config, "progress": False}
-    result, models = train_on(rows, rows, settings, **options)
-    if result.interrupted:
-        raise KeyboardInterrupt("interrupted while the networks of a choice were trained once more")
-    return trained(models)
+    for keep in ("last", "best"):  # weights that diverge on the way have no last epoch
+        kept = replace(config, keep=keep)
+        options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": kept, "progress": False}
+        result, models = train_on(rows, rows, settings, **options)
+        if result.interrupted:
+            raise KeyboardInterrupt("interrupted while the networks of a choice were trained once more")
+        if found := trained(models):
+            return found
+    return ()
 
 
 def all_rows(path: TrainedPath) -> SurvivalData:

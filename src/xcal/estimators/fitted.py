@@ -21,7 +21,7 @@ from xcal.data.survival import SurvivalData
 from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
-from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting, log_odds_spread
 from xcal.training.result import History
 

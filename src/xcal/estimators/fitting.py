@@ -131,7 +131,10 @@ def train_on(
         start_near(network.output, start)  # the Kaplan-Meier curve
         return network
 
+    # On a CPU, networks of one weight are faster one after another: none of them gains from its neighbours.
+    several = len(options.get("lambdas", ())) > 1 or settings.where().type != "cpu"
     fixed: dict[str, Any] = {
+        "mode": "auto" if several else "sequential",
         "config": settings.training_config(),
         "progress": settings.progress,
         "penalty": usual_penalty(conditional=settings.conditional, temperature=settings.penalty_temperature),

@@ -25,7 +25,7 @@ from xcal.estimators.fitting import fit_models, scored_by, trained
 from xcal.estimators.inputs import read_judged_weights, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
-from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.training.result import History, Progress
 

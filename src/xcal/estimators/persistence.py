@@ -25,8 +25,8 @@ from xcal.estimators.fitted import FittedModel, Outputs, Standardizer
 from xcal.estimators.inputs import ColumnCode, Encoding
 from xcal.estimators.selection import Selection
 from xcal.networks import MLP
-from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.estimator import in_order, is_recalibrated, read_recalibrated
+from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.recalibration.predictor import ConformalScores
 from xcal.training.result import History
 

@@ -115,6 +115,7 @@ class Settings:
             weight_decay=self.weight_decay,
             patience=self.patience,
             penalty_schedule=self.penalty_schedule,  # type: ignore[arg-type]  # checked there
+            quick_dropout=True,
         )
 
     def where(self) -> torch.device:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 
 from xcal._checks import MANY, as_count, as_number, fail
@@ -13,6 +14,7 @@ from xcal.metrics.inputs import Integers, Matrix, Vector
 
 _DRAWS = 2000
 _STEPS = 25  # halvings of an interval: to 3e-8 of its length
+_FARTHEST = 500.0  # on any scale: beyond, a share is 0 or 1
 Scale = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 # Scales on which a metric has no bounds, and is closer to normal; there and back.
 PLAIN: Scale = (np.asarray, np.asarray)
@@ -216,6 +218,13 @@ def resampled_interval(
     return float(min(ends)), float(max(ends))
 
 
+def resampled_intervals(values: Vector, draws: Sequence[Vector] | Matrix, level: float) -> tuple[Vector, Vector]:
+    """Return such an interval at each point of a curve; `draws` have shape (resamples, points)."""
+    ends = [resampled_interval(float(v), own, level) for v, own in zip(values, np.transpose(draws), strict=True)]
+    lower, upper = np.transpose(ends)
+    return lower, upper
+
+
 def percentile_interval(draws: Sequence[float] | Vector, level: float) -> tuple[float, float]:
     """Percentile interval over the resamples in which the metric was defined."""
     defined = [value for value in draws if np.isfinite(value)]
@@ -223,3 +232,32 @@ def percentile_interval(draws: Sequence[float] | Vector, level: float) -> tuple[
         return float("nan"), float("nan")
     lower, upper = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
+
+
+def times_as_many(lower: float, upper: float, width: float, scale: Scale = PLAIN) -> float:
+    """Return how many times as many rows like these make an interval so wide.
+
+    Errors shrink with the root of the number of rows, on the scale on which the interval is even. NaN where there is no
+    interval; 0 where it can never be so wide.
+
+    Examples
+    --------
+    >>> round(times_as_many(0.8, 1.2, 0.2), 6), round(times_as_many(0.8, 1.25, 0.2, POSITIVE), 2)
+    (4.0, 5.0)
+    """
+    there, back = scale
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = float(there(lower)), float(there(upper))
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return float("nan")
+    middle, reach = (low + high) / 2, (high - low) / 2
+
+    def too_wide(half: float) -> float:
+        return float(back(middle + half) - back(middle - half)) - width
+
+    most = 2 * reach + width
+    while too_wide(most) <= 0:
+        if most > _FARTHEST:
+            return 0.0
+        most *= 2
+    return (reach / float(brentq(too_wide, 0.0, most, xtol=1e-14))) ** 2

@@ -9,7 +9,7 @@ from xcal._checks import BoolArray, as_number, as_probability, as_row, fail, fir
 from xcal.data.surv import Outcome
 from xcal.metrics.competing import observed_risk
 from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
-from xcal.metrics.intervals import check_bootstrap, resampled_rows
+from xcal.metrics.intervals import check_bootstrap, resampled_intervals, resampled_rows
 from xcal.metrics.times import Block, Timeline
 
 
@@ -126,7 +126,7 @@ def decision_curve(
     thresholds : array-like, shape (k,)
         Strictly increasing, above 0 and below 1.
     n_bootstrap : int
-        Resamples of the rows for pointwise percentile intervals; 0 for none.
+        Resamples of the rows for pointwise intervals, by the standard errors that they give; 0 for none.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -150,12 +150,12 @@ def decision_curve(
     limits = as_thresholds(thresholds)
     check_bootstrap(n_bootstrap, level, generator)
     everybody = _observed(rows, np.ones(rows.risk.size, dtype=np.bool_))
+    model = _curve(rows.risk, limits, rows.outcome, rows.at)
     lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)
     if n_bootstrap and generator is not None:
         drawn = (resampled_rows(rows.risk.size, None, generator) for _ in range(n_bootstrap))
         draws = [_curve(rows.risk[chosen], limits, rows.outcome.take(chosen), rows.at) for chosen in drawn]
-        lower, upper = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    model = _curve(rows.risk, limits, rows.outcome, rows.at)
+        lower, upper = resampled_intervals(model, draws, level)
     return DecisionCurve(rows.at, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
 
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import FloatArray, as_floats, check_rows
+from xcal._kaplan_meier import GAP, fit_turnbull
 from xcal.data.surv import as_intervals
 from xcal.metrics.inputs import Vector, as_row_weights
 
-_GAP = 1e-7  # log-likelihood per row by which the estimate may lie below the largest one
 _MOST_STEPS = 20_000
 
 
@@ -98,73 +97,10 @@ def turnbull(*, lower: Any, upper: Any, weights: Any = None) -> Turnbull:
     weight = as_row_weights(weights, rows.n)
     share = np.full(rows.n, 1 / rows.n) if weight is None else weight / weight.sum()
     high = np.where(rows.event, rows.time, np.inf).astype(np.float64)
-    starts, ends = innermost(low, high)
-    first, last = covered(low, high, starts, ends)
-    # Rows that cover the same intervals say the same.
-    codes, place = np.unique(first * (ends.size + 1) + last, return_inverse=True)
-    together = np.bincount(place, share).astype(np.float64)
-    mass, gap = _self_consistent(codes // (ends.size + 1), codes % (ends.size + 1), together, ends.size)
-    if gap > _GAP:
+    found = Turnbull(*fit_turnbull(low, high, share, steps=_MOST_STEPS))
+    if found.gap > GAP:
         warnings.warn(
-            f"turnbull: after {_MOST_STEPS:,} steps the log-likelihood per row may still grow by {gap:.1g}",
+            f"turnbull: after {_MOST_STEPS:,} steps the log-likelihood per row may still grow by {found.gap:.1g}",
             stacklevel=2,
         )
-    return Turnbull(starts, ends, mass, gap)
-
-
-def innermost(lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
-    """Return the ends of the intervals that can hold mass: from a lower end to the next upper end."""
-    exact = lower == upper
-    # At one time: times known exactly begin there, then intervals end with it, then others begin after it.
-    points = np.concatenate([lower, upper])
-    kind = np.concatenate([np.where(exact, 0, 2), np.full(upper.size, 1)])
-    order = np.lexsort((kind, points))
-    points, kind = points[order], kind[order]
-    here = np.flatnonzero((kind[:-1] != 1) & (kind[1:] == 1))
-    return points[here], points[here + 1]
-
-
-def covered(
-    lower: Vector, upper: Vector, starts: Vector, ends: Vector
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the first of the innermost intervals that each row's interval holds, and the one after the last."""
-    # An innermost interval that starts where the row does is inside; a time exactly there is not, unless the row's own.
-    first = np.searchsorted(starts, lower, side="left")
-    at_start = (first < starts.size) & (lower < upper)
-    at_start[at_start] = (starts[first[at_start]] == lower[at_start]) & (ends[first[at_start]] == lower[at_start])
-    return first + at_start, np.searchsorted(ends, upper, side="right")
-
-
-def _self_consistent(
-    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], share: Vector, size: int
-) -> tuple[Vector, float]:
-    """Return the masses, and the bound of what the log-likelihood per row may still gain."""
-
-    def slope(mass: Vector) -> Vector:
-        """Return the derivative of the log-likelihood per row in each mass; at most 1 everywhere at the maximum."""
-        total = np.append(0.0, np.cumsum(mass))
-        said = share / (total[last] - total[first])
-        steps = np.bincount(first, said, size + 1) - np.bincount(last, said, size + 1)
-        return np.asarray(np.cumsum(steps)[:-1])
-
-    mass, gap = np.full(size, 1 / size), np.inf
-    for _ in range(_MOST_STEPS):
-        up = slope(mass)
-        gap = float(up.max() - 1)
-        if gap <= _GAP:
-            break
-        once = mass * up
-        twice = once * slope(once)
-        step, curve = once - mass, twice - 2 * once + mass
-        length = max(1.0, float(np.linalg.norm(step) / max(np.linalg.norm(curve), np.finfo(float).tiny)))
-        far = mass + 2 * length * step + length**2 * curve
-        # A step too far leaves the simplex, or makes a row impossible: then two plain steps.
-        far = np.where(mass > 0, np.maximum(far, mass * 1e-3), 0.0)
-        far /= far.sum()
-        mass = far if _log_likelihood(far, first, last, share) >= _log_likelihood(twice, first, last, share) else twice
-    return mass, max(0.0, gap)
-
-
-def _log_likelihood(mass: Vector, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], share: Vector) -> float:
-    total = np.append(0.0, np.cumsum(mass))
-    return float(share @ np.log(total[last] - total[first]))
+    return found

@@ -28,20 +28,22 @@ from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
 from xcal.calibration.subgroups import Column as Covariate
 from xcal.calibration.subgroups import as_columns
-from xcal.data import SurvivalData
 from xcal.data.surv import Outcome
-from xcal.data.survival import outcome_of
-from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.predictions import WholeLaw, count_rows, take_rows
+from xcal.data.survival import SurvivalData, outcome_of
+from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
 from xcal.metrics.censoring import found_censoring
 from xcal.recalibration.maps import DIGITS, folds_that_differ
 from xcal.recalibration.predictor import ConformalScores, SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
+    Column,
     RowNumbers,
     check_each_row_once,
     folds,
+    labels_of,
     last_time,
+    model_quantiles,
     read_own,
     refit,
     survival_at,
@@ -49,13 +51,10 @@ from xcal.recalibration.reading import (
 from xcal.recalibration.registry import (
     METHODS,
     Adjustment,
-    Column,
     Corrected,
     HeldOut,
     Method,
     as_method,
-    labels_of,
-    model_quantiles,
 )
 
 # --- What a recalibration is fitted to: F, and what else a method asks, of rows that the model has not seen.
@@ -461,8 +460,8 @@ def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
             "random_state": int(estimator.random_state),
             "times": estimator.times_.tolist(),
             "adjustment": estimator.adjustment_.content(),
-            "scores": None if estimator.scores_ is None else estimator.scores_.content(),
         }
+        | ({} if estimator.scores_ is None else {"scores": estimator.scores_.content()})
     )
     with tempfile.TemporaryDirectory() as folder:
         inside = Path(folder) / "model"

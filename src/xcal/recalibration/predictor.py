@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, effective_units, fail, first_row
 from xcal.data.surv import Outcome
-from xcal.metrics import concordance_index
+from xcal.metrics.concordance import concordance_index
 from xcal.metrics.pseudo_values import LEAST_UNCENSORED
 from xcal.recalibration.maps import Kept
 

@@ -10,6 +10,7 @@ from xcal.calibration.membership import FIRST_TEMPERATURE, Annealing
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["cosine", "linear"]
 PenaltySchedule = Literal["constant", "anneal"]
+Keep = Literal["best", "last"]
 Mode = Literal["auto", "stacked", "sequential"]
 # Temperatures on the way down with `first_temperature` alone, as the committed records have it.
 _TEMPERATURES = 10
@@ -54,6 +55,12 @@ class TrainingConfig:
         Largest norm of one model's gradient; each model of a path is clipped on its own.
     patience : int, optional
         A model stops after this many epochs in a row without improvement.
+    keep : {"best", "last"}
+        Which epoch's weights a model keeps: those with the lowest value on the validation rows, or the last, after
+        which alone these rows are then looked at.
+    quick_dropout : bool
+        On a CPU, draw what dropout leaves out from 16 random bits for each number, four times as fast as torch's
+        generator does; probabilities are rounded to multiples of 2^-16. No effect on a GPU, or under `torch.compile`.
     checkpoint_every : int
         Epochs between checkpoints, where `fit_path` is told to write any.
     compile : bool
@@ -85,6 +92,8 @@ class TrainingConfig:
     first_temperature: float | None = None
     clip_norm: float | None = None
     patience: int | None = None
+    keep: Keep = "best"
+    quick_dropout: bool = False
     checkpoint_every: int = 10
     compile: bool = False
     cuda_graphs: bool = True
@@ -102,7 +111,8 @@ class TrainingConfig:
             if getattr(self, name) is not None:
                 self._keep(name, check_number(name, getattr(self, name), above_zero=True))
         as_choice("optimizer", self.optimizer, get_args(Optimizer))
-        for name in ("compile", "cuda_graphs", "tf32"):
+        as_choice("keep", self.keep, get_args(Keep))
+        for name in ("quick_dropout", "compile", "cuda_graphs", "tf32"):
             if not isinstance(getattr(self, name), bool):
                 fail(name, "True or False", repr(getattr(self, name)))
         as_choice("schedule", self.schedule, get_args(Schedule), or_none=True)

@@ -383,6 +383,8 @@ class Steps:
 
 # Settings of how a run is done; a checkpoint of another way of doing it is as good.
 _HOW = {"checkpoint_every", "cuda_graphs"}
+# Settings that runs before them did not have, with what these did: such a checkpoint is as good.
+_NEWER = {"keep": "best", "quick_dropout": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,7 +426,7 @@ class Group:
         return json.dumps(
             {
                 "version": 2,
-                "config": {key: value for key, value in asdict(config).items() if key not in _HOW},
+                "config": {k: v for k, v in asdict(config).items() if k not in _HOW and (k, v) not in _NEWER.items()},
                 "lambdas": [self.lambdas] * len(self.seeds),
                 "target_dcal": problem.target_dcal,
                 "dcal_floor": problem.dcal_floor,
@@ -474,6 +476,7 @@ def train_stack(
 ) -> RunState:
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
+    stack.quick_dropout = config.quick_dropout
     across = group.problem.across
     state, writer = RunState.start(stack.snapshot(), group.first_lambdas), None
     if checkpoint is not None:
@@ -563,13 +566,14 @@ class _Run:
             problem = replace(problem, penalty=replace(problem.penalty, temperature=self.temperature))
         # A GPU's step is recorded once: what it does besides arithmetic costs nothing there.
         alone_on_cpu = problem.across is None and self.stack.flat.device.type == "cpu"
-        return problem.loss_and_slopes if alone_on_cpu else by_autograd(problem.loss)
+        return problem.loss_and_slopes if alone_on_cpu and problem.train.plain else by_autograd(problem.loss)
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
-        if problem.across is not None:
-            _log.warning("the loss is not compiled: it has sums over processes")
+        if problem.across is not None or not problem.train.plain:
+            why = "it has sums over processes" if problem.train.plain else "rows are seen in part"
+            _log.warning("the loss is not compiled: %s", why)
             return self._plain_loss()
         batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
         if problem.penalty.random_edges:
@@ -650,6 +654,10 @@ class _Run:
         state.fail(~state.stopped & (first_bad >= 0), first_bad)
         if state.stopped.any():
             stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
+        if self.config.keep == "last" and state.epoch + 1 < self.config.epochs:
+            unknown = np.full(state.lambdas.size, np.nan)
+            state.record(unknown, unknown, unknown)
+            return
         device_objective, device_dcal, conditional = problem.validate(stack, self.workers, ~state.stopped)
         objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
         # Noise alone does not raise conditional calibration, on average.

@@ -21,17 +21,18 @@ from xcal._torch_private import gradient
 from xcal.calibration.bins import FINE_BINS, MOST_BINS, bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import full_precision
+from xcal.calibration.seen_in_part import check_default
 from xcal.calibration.subgroups import FeatureMaker
 from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family
 from xcal.networks import has_convolutions
-from xcal.objectives import CensoredCRPS, Objective, nll
+from xcal.objectives import CensoredCRPS, Objective, check_takes, nll
 from xcal.training.checkpoint import check_folder, sole_training
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.loop import Group, train_stack
 from xcal.training.problem import Plan, Problem, planned
 from xcal.training.result import Failure, Floats, History, PathResult, Progress, Reporter, RunState
-from xcal.training.rows import Across, Distributed, batch_shape, found_processes, own_device, placed
+from xcal.training.rows import Across, Distributed, batch_shape, found_processes, own_device, placed, seen_alike
 from xcal.training.stack import MakeNetwork, Stack
 
 
@@ -139,6 +140,37 @@ def check_alike(train: SurvivalData, validation: SurvivalData) -> None:
             fail("validation.x", f"rows of {what} {wanted}, as in train.x", found)
 
 
+def check_outcomes(
+    train: SurvivalData,
+    validation: SurvivalData,
+    family: Family,
+    objective: Objective,
+    penalty: SoftBins,
+    *,
+    penalised: bool,
+    conditional: bool,
+) -> tuple[SurvivalData, SurvivalData]:
+    """Check that family, objective and penalty know all that was observed of the rows, and return these alike."""
+    parts = {"train": train, "validation": validation}
+    for name, rows in parts.items():
+        if rows.cause is None and family.n_causes > 1:
+            fail(name, f"rows with causes, as the family has {family.n_causes}", "events of one kind")
+        if rows.cause is not None and len(rows.causes) > family.n_causes:
+            expected = f"one with causes={len(rows.causes)}, as {name} has {', '.join(map(repr, rows.causes))}"
+            fail("family", expected, f"one of {family.n_causes}")
+    if family.n_causes == 1:
+        train, validation = (rows.replaced(cause=None, causes=()) for rows in (train, validation))
+    known = {name: any(getattr(rows, name) is not None for rows in parts.values()) for name in ("entry", "lower")}
+    check_takes(objective, [name for name, there in known.items() if there])
+    train, validation = (seen_alike(rows, **known) for rows in (train, validation))
+    if not train.plain:
+        if conditional:
+            fail("conditional", "None for rows that are seen in part, or of several causes", "a maker of features")
+        if penalised:
+            check_default(penalty)
+    return train, validation
+
+
 def check_together(
     problem: Problem,
     across: Across,
@@ -205,12 +237,15 @@ def fit_path(
     family
         Turns raw outputs into distributions (`xcal.distributions.family`).
     train, validation : SurvivalData
-        Held on the device as a whole, unless the features are in a file.
+        Held on the device as a whole, unless the features are in a file. Rows with causes need a family with causes.
+        Rows of delayed entry count given survival until then, events between two times by the probability of the
+        interval, in the objective, the penalty and the value by which epochs are chosen.
     lambdas, seeds
         The path: all pairs of them.
     objective
         One value per row from (distribution, time, event): `nll`, ``CensoredCRPS.of(train.time, train.event)`` or your
-        own, written for leading dimensions that count models.
+        own, written for leading dimensions that count models. Of rows that are seen in part it is given `entry` and
+        `lower` too, by name.
     penalty : SoftBins, optional
         Which soft D-calibration; the default is ours, ``SoftBins("product", censored="soft")`` the paper's.
     calibration_bins
@@ -272,6 +307,15 @@ def fit_path(
     check_number("dcal_floor", dcal_floor, above_zero=False)
     penalty = penalty or usual_penalty(conditional=conditional is not None)
     check_temperature(config, penalty)
+    train, validation = check_outcomes(
+        train,
+        validation,
+        family,
+        objective,
+        penalty,
+        penalised=max(first_lambdas) > 0,
+        conditional=conditional is not None,
+    )
     processes = found_processes(distributed)
     where = as_device(train.device if device is None else device)
     where = where if processes is None else own_device(where)

@@ -13,8 +13,9 @@ from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 from xcal.calibration.membership import SoftBins, bin_sums, conditional_value, feature_sums, uniform_histogram
 from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
+from xcal.calibration.seen_in_part import Seen, part_penalty, residuals
 from xcal.data.survival import SurvivalData
-from xcal.distributions.base import Family
+from xcal.distributions.base import Family, SurvivalDistribution
 from xcal.objectives import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
 from xcal.training.rows import Across, Batch, take
 from xcal.training.stack import CPU_LAMBDAS, Part, Stack
@@ -142,26 +143,40 @@ class Problem:
             return self.across.n_train, self.across.n_validation
         return self.train.n, self.validation.n
 
+    def _judged(self, dist: SurvivalDistribution, batch: Batch) -> tuple[Tensor, Tensor, Seen | None]:
+        """Objective and F of every row, and what the penalty knows of rows that are seen in part."""
+        happened = batch.event if batch.cause is None else batch.cause
+        known = {name: one for name, one in (("entry", batch.entry), ("lower", batch.lower)) if one is not None}
+        if known:
+            rows, cdf = self.objective(dist, batch.time, happened, **known), dist.cdf(batch.time)
+        else:
+            rows, cdf = self._objective_and_cdf(dist, batch.time, happened)
+        if self.train.plain:
+            return rows, cdf, None
+        entry, lower = (None if one is None else dist.cdf(one) for one in (batch.entry, batch.lower))
+        steps = None if batch.cause is None else dist.incidence_steps()
+        return rows, cdf, Seen(entry, lower, batch.cause, steps)
+
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
         """Mean objective + lambda times soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
 
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
         """
-        time, event = batch.time.unsqueeze(1), batch.event.unsqueeze(1)
-        rows, cdf = self._objective_and_cdf(self.family.distribution(raw), time, event)
-        weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
+        batch = batch.beside_models()
+        rows, cdf, seen = self._judged(self.family.distribution(raw), batch)
+        weights = None if batch.weights is None else batch.weights.expand(rows.shape)
         weighted = rows if weights is None else rows * weights
         # A part of a batch adds its share to the mean of the whole.
         mean = weighted.mean(-1) if batch.whole is None else weighted.sum(-1) / batch.whole
         if not self.penalised:
             return mean
-        # (S, b, M) beside models (S, L): every lambda of a seed sees the same rows.
-        features = None if batch.row_features is None else batch.row_features.unsqueeze(1)
-        happened = event.expand(cdf.shape)
+        features, happened = batch.row_features, batch.event.expand(cdf.shape)
         edges = self.edges if batch.edges is None else batch.edges
         if self.across is not None:
-            local = LocalRows(cdf, happened, weights, features=features)
+            local = LocalRows(cdf, happened, weights, features=features, seen=seen)
             penalty = penalty_across(local, edges, self.penalty, self.across.processes, averaged=False)
+        elif seen is not None:
+            penalty = part_penalty(cdf, happened, seen, edges, self.penalty, weights)
         elif features is None:
             penalty = unchecked_penalty(cdf, happened, edges, self.penalty, weights)
         else:
@@ -172,7 +187,7 @@ class Problem:
         """Return `loss` with its gradient in the objective and in F by formula: autograd begins at these two, or later.
 
         On a CPU a small model's step feels every operation, and autograd would do as many again for this part. It is
-        for batches of one process; `tests/training/test_loss.py` holds it together with `loss`.
+        for plain rows of one process; `tests/training/test_loss.py` holds it together with `loss`.
         """
         event = batch.event.unsqueeze(1)
         terms = self._terms(self.family.distribution(raw), batch.time.unsqueeze(1), event)
@@ -195,6 +210,12 @@ class Problem:
             return Loss.from_slopes(mean + lambdas * penalty, *terms.back(row_slope, slope))
 
     @property
+    def _cells(self) -> tuple[int, int]:
+        """Shape of the sums behind exact D-calibration of a model: three by bin, or the residual of each cell."""
+        bins = self.edges.shape[0] - 1
+        return (3, bins) if self.train.plain else (self.family.n_causes, bins)
+
+    @property
     def _n_feature_sums(self) -> int:
         """Sums of a model behind its conditional calibration, in one row; none where nobody asks for it."""
         if self.validation_features is None or not self.penalised:
@@ -213,7 +234,7 @@ class Problem:
         if stack.n_models > 1:
             active = range(len(stack.parts)) if alive is None else stack.parts_with(alive)
             total = self.edges.new_full((stack.n_models,), torch.nan)
-            sums = self.edges.new_full((stack.n_models, 3, self.edges.shape[0] - 1), torch.nan)
+            sums = self.edges.new_full((stack.n_models, *self._cells), torch.nan)
             given = self.edges.new_full((stack.n_models, self._n_feature_sums), torch.nan)
             # Networks of different parts can run at the same time, one network on different rows cannot.
             pieces = workers.map(lambda k: self._sums(stack, stack.parts[k], slice(0, n)), active)
@@ -228,8 +249,8 @@ class Problem:
         if self.across is not None:
             n = self.across.n_validation
             total, sums, given = self.across.summed(total, sums, given)
-        histogram = uniform_histogram(sums, self.edges)
-        return total / n, (histogram - self.edges.diff()).square().sum(-1), self._conditional(given, n)
+        off = uniform_histogram(sums, self.edges) - self.edges.diff() if self.train.plain else sums.flatten(1) / n
+        return total / n, off.square().sum(-1), self._conditional(given, n)
 
     def _conditional(self, given: Tensor, n: int) -> Tensor | None:
         """Conditional calibration of every model from the sums over `n` rows; their weights have mean one."""
@@ -242,19 +263,25 @@ class Problem:
     def _sums(self, stack: Stack, part: Part, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         """Sum the objective, by bin, and by feature and bin, of the models of a part over some validation rows."""
         models, width = part.models.stop - part.models.start, self._n_feature_sums
-        step = max(1, _CHUNK.get(self.edges.device.type, 1 << 14) // models // (_FEWER if width else 1))
+        fewer = _FEWER if width or not self.train.plain else 1
+        step = max(1, _CHUNK.get(self.edges.device.type, 1 << 14) // models // fewer)
         total = self.edges.new_zeros(models)
-        sums, given = self.edges.new_zeros(models, 3, self.edges.shape[0] - 1), self.edges.new_zeros(models, width)
+        sums, given = self.edges.new_zeros(models, *self._cells), self.edges.new_zeros(models, width)
         for start in range(rows.start, rows.stop, step):
             few = take(
                 self.validation, slice(start, min(start + step, rows.stop)), row_features=self.validation_features
             )
             x = few.x.unsqueeze(0).expand(part.starts.stop - part.starts.start, *few.x.shape)
             dist = self.family.distribution(stack.forward(x, training=False, part=part))
-            objective, cdf = self._objective_and_cdf(dist, few.time, few.event)
+            objective, cdf, seen = self._judged(dist, few)
             values = objective.double()
             weights = None if few.weights is None else few.weights.double()
             total += (values if weights is None else values * weights).sum(-1).reshape(-1)
+            if seen is not None:
+                off = residuals(cdf, few.event.expand(cdf.shape), seen, self.edges, self.penalty, exact=True)
+                off = off if weights is None else off * weights.unsqueeze(-1)
+                sums += off.sum(-2).reshape(sums.shape)
+                continue
             cdf = cdf.reshape(models, -1)
             sums += bin_sums(cdf, few.event, self.edges, weights)
             if width and few.row_features is not None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -58,10 +58,17 @@ def prepared(name: str, data: SurvivalData, device: torch.device) -> SurvivalDat
     return in_type(placed, placed.x.dtype)
 
 
+def seen_alike(rows: SurvivalData, *, entry: bool, lower: bool) -> SurvivalData:
+    """Write out times of entry, and lower ends, that say nothing, where other rows have some."""
+    if entry and rows.entry is None:
+        rows = rows.replaced(entry=0 * rows.time)
+    return rows.replaced(lower=rows.time) if lower and rows.lower is None else rows
+
+
 def in_type(rows: SurvivalData, dtype: torch.dtype) -> SurvivalData:
     """Turn times and weights of rows on a device into the type that models compute in."""
-    weights = None if rows.weights is None else rows.weights.to(dtype)
-    return rows.replaced(time=rows.time.to(dtype), weights=weights)
+    given = {name: getattr(rows, name) for name in ("time", "entry", "lower", "weights")}
+    return rows.replaced(**{name: None if one is None else one.to(dtype) for name, one in given.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +86,22 @@ class Batch:
     row_features: Tensor | None = None  # of the conditional penalty, (b, M) or (S, b, M)
     whole: int | None = None  # rows of the batch, where other processes have some of them
     edges: Tensor | None = None  # of the bins of its penalty, where every batch has its own
+    cause: Tensor | None = None
+    entry: Tensor | None = None
+    lower: Tensor | None = None
 
     def starts(self, chosen: slice) -> "Batch":
         """Keep some of the S sets."""
-        weights = None if self.weights is None else self.weights[chosen]
-        row_features = None if self.row_features is None else self.row_features[chosen]
-        x, time, event = self.x[chosen], self.time[chosen], self.event[chosen]
-        return Batch(x, time, event, weights, row_features, self.whole, self.edges)
+        return self._each(lambda values: values[chosen])
+
+    def beside_models(self) -> "Batch":
+        """Put (S, b) beside models (S, L): every lambda of a seed sees the same rows."""
+        return self._each(lambda values: values.unsqueeze(1))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        given = (self.x, self.time, self.event, self.weights, self.row_features, self.cause, self.entry, self.lower)
+        x, time, event, weights, features, *seen = (cast(Any, None if one is None else change(one)) for one in given)
+        return Batch(x, time, event, weights, features, self.whole, self.edges, *seen)
 
     def of_several(self, there: Tensor, whole: int) -> "Batch":
         """Return the batch as the part of one of `whole` rows; those that are not `there` get weight zero."""
@@ -97,14 +113,14 @@ def take(
     rows: SurvivalData, index: Tensor | slice, x: Tensor | None = None, row_features: Tensor | None = None
 ) -> Batch:
     """Pick rows by index; an index of shape (S, b) gives S sets of b rows. Features at hand (`x`) need not be read."""
-    weights = None if rows.weights is None else _take(rows.weights, index)
     if x is None:
         if isinstance(rows.x, Tensor):
             x = _take(rows.x, index)
         else:
             x = rows.x[index] if isinstance(index, slice) else rows.x.select(index).to(rows.x.device)
-    picked = None if row_features is None else _take(row_features, index)
-    return Batch(x, _take(rows.time, index), _take(rows.event, index), weights, picked)
+    others = (rows.weights, row_features, rows.cause, rows.entry, rows.lower)
+    weights, picked, *seen = (None if one is None else _take(one, index) for one in others)
+    return Batch(x, _take(rows.time, index), _take(rows.event, index), weights, picked, None, None, *seen)
 
 
 def features_of(rows: SurvivalData, maker: FeatureMaker) -> Tensor:
@@ -129,6 +145,10 @@ def contents(rows: SurvivalData) -> Iterator[Tensor]:
     yield from [rows.time, rows.event]
     if rows.weights is not None:
         yield rows.weights
+    if not rows.plain:
+        # In one piece of three columns, which is no weight.
+        none = torch.full_like(rows.time, -1.0)
+        yield torch.stack([none if one is None else one.to(none) for one in (rows.cause, rows.entry, rows.lower)], 1)
 
 
 def _take(values: Tensor, index: Tensor | slice) -> Tensor:
@@ -377,6 +397,10 @@ def placed(
     features: Features = (None, None)
     more = {}
     if local:
+        # Some processes may have rows that entered late, and others none.
+        told = processes.gathered([(rows.entry is not None, rows.lower is not None) for rows in (train, validation)])
+        late, between = (any(any(one[k] for one in rows) for rows in told) for k in (0, 1))
+        train, validation = (seen_alike(rows, entry=late, lower=between) for rows in (train, validation))
         if conditional is not None:
             fail("conditional", 'None with distributed="shards": features are made from the rows of all', "a maker")
         held = [_local("train", train, device, processes), _local("validation", validation, device, processes)]
@@ -436,7 +460,7 @@ def _joint_digest(rows: SurvivalData, start: int, processes: Processes) -> str:
     total, seen, column = torch.zeros(1, dtype=torch.int64), 0, 0
     for piece in contents(rows):
         if seen == rows.n:
-            seen, column = 0, column + 1  # the next of features, times, events and weights
+            seen, column = 0, column + 1  # the next of features, times, events, weights and what else is known
         values = piece.detach().cpu().contiguous().reshape(piece.shape[0], -1)
         total += _row_hashes(values.view(torch.uint8).numpy(), start + seen, column)
         seen += piece.shape[0]

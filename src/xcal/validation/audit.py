@@ -26,7 +26,9 @@ from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
 from xcal.validation.rows import FEWEST_POINTS, few_points, since
 from xcal.validation.sample import Censoring, Landmark, LastSeen, Sample, read_covariates
+from xcal.validation.study import Study, read_study
 from xcal.validation.summary import Training, same_censoring, summarise_data
+from xcal.validation.table_one import TableOne, of_audit
 from xcal.validation.verdict import judge
 
 # --- What is shown while an audit resamples.
@@ -106,6 +108,7 @@ def audit(
     seed: int = 0,
     time_unit: str = "",
     name: str | None = None,
+    study: Any = None,
     progress: Progress = None,
 ) -> AuditResult:
     """Validate a survival model of any library, or its predictions, on rows that it was not trained on.
@@ -190,6 +193,9 @@ def audit(
         Unit of the times, such as "months", for words and labels.
     name : str, optional
         Name of the model in the report, by default its class.
+    study : optional
+        What only the authors know (source of the data, eligibility, funding, ...), for the report and its checklists: a
+        TOML file, which `xcal audit --new-study` writes to be filled in, or a table of its keys.
     progress : bool or callable, optional
         True shows a bar, False does not, None shows one on a terminal; a function is called with (done, total).
 
@@ -222,6 +228,7 @@ def audit(
     )
     outcome = checks.read_outcome(y, X=X, beside=beside)
     checks.check_text("time_unit", time_unit)
+    about = read_study(study)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, outcome.n)
     source = _Source(model, X, outcome, survival, cdf, risk, times, interpolation)
@@ -233,6 +240,7 @@ def audit(
             fail("name", "a name for the model", repr(name))
         found = replace(found, model=name)
     train_x, train_y = checks.read_training(training)
+    trained_on = train_y
     own_weights = checks.read_weights(weights, X, y, outcome.n)
     if own_weights is not None and (outcome.entry is not None or outcome.lower is not None):
         fail("weights", f"None beside {'intervals' if outcome.entry is None else 'times of entry'}", "weights")
@@ -278,7 +286,9 @@ def audit(
     sample = replace(sample, lower=outcome.lower)
     with shown_progress(progress) as told:
         measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
-    return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
+    table = of_audit(X, covariates, outcome, train_x, trained_on, columns, own_weights, sample.min_cell)
+    before = Training(X, train_x, train_y)
+    return finish(sample, measured, before, time_unit, level, n_bootstrap, most_rows, seed, table, about)
 
 
 def finish(
@@ -290,6 +300,8 @@ def finish(
     n_bootstrap: int,
     resampled_rows: int | None,
     seed: int,
+    table_one: TableOne | None = None,
+    study: Study | None = None,
 ) -> AuditResult:
     """Put the result together: what was measured, with the data, the verdict and the methods in words."""
     found = sample.predictions
@@ -312,6 +324,8 @@ def finish(
         resampled_rows=resampled_rows,
         min_cell=sample.min_cell,
         landmarks=tuple(one.name for one in sample.landmarks if one.name in judged),
+        table_one=table_one,
+        study=study,
     )
 
 

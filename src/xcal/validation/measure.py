@@ -17,6 +17,7 @@ from xcal.metrics.across_sites import error_of_interval, random_effects
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
 from xcal.metrics.censoring import same_for_all
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
+from xcal.metrics.intervals import resampled_intervals
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
 from xcal.metrics.observed_expected import events_between
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
@@ -28,6 +29,7 @@ from xcal.validation.for_whom import covariate_parts, dependent_censoring, measu
 from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, PartFound, Skipped
 from xcal.validation.rows import Rows, Subgroup, read_rows, rows_of_groups, subgroups, too_few_to_judge
 from xcal.validation.sample import LANDMARK, Censoring, Sample
+from xcal.validation.updating import measure_updates
 
 Progress = Callable[[int, int], None]
 
@@ -105,10 +107,11 @@ def measure(
     _put_across_sites([part for part in parts if part.group in sites and part.group != small], whole, level)
     found_parts, families = _put_tests(rows, columns, groups, come, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
+    updates, not_updated = measure_updates(rows, whole.estimates, level, seed)
     everything = (whole, *parts)
     pp = _pp(rows, level, whole.estimates)
     risks, hidden = _risks(rows)
-    skipped = [*unreached, *_too_late(sample), *too_small, *hidden]
+    skipped = [*unreached, *_too_late(sample), *too_small, *hidden, *not_updated]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
     if censoring is not None and censoring.corrected:
@@ -132,6 +135,7 @@ def measure(
         sites=tuple(sites),
         small_sites=small,
         landmarks=tuple(_at_risk(group, sample) for group in come),
+        updates=updates,
     )
 
 
@@ -305,7 +309,7 @@ def _measure_rows(
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
-                lower, upper = np.quantile(draws.benefit[horizon], [(1 - level) / 2, (1 + level) / 2], axis=0)
+                lower, upper = resampled_intervals(benefits.model, draws.benefit[horizon], level)
                 benefits = replace(benefits, lower=lower, upper=upper)
             decision.append(_of_enough_rows(benefits, risk, rows.min_cell))
     return _Measured(group, found, draws, tuple(calibration), tuple(decision), _pit(rows, group))

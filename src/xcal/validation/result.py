@@ -3,13 +3,18 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xcal._checks import MIN_CELL
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
 from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
+from xcal.validation.study import Study
+from xcal.validation.table_one import TableOne
+
+if TYPE_CHECKING:
+    from xcal.validation.precision import Precision
 
 AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
 
@@ -160,6 +165,18 @@ class ForWhom:
 
 
 @dataclass(frozen=True)
+class Update:
+    """Values at one horizon after an update of the model, each row's risk by a fit to other rows.
+
+    `how` is "large" (an intercept on the log-odds), "slope" (intercept and slope) or "map" (a map of F).
+    """
+
+    how: str
+    horizon: float
+    values: tuple[AuditValue, ...]
+
+
+@dataclass(frozen=True)
 class AtLandmark:
     """Rows that have come to a landmark; what was measured of them stands among the groups, under `name`."""
 
@@ -194,6 +211,7 @@ class Measurements:
     sites: tuple[str, ...] = ()  # the groups that are sites, small ones put together among them
     small_sites: str = ""  # the group of these
     landmarks: tuple[AtLandmark, ...] = ()
+    updates: tuple[Update, ...] = ()  # what an update of the model would change
 
 
 @dataclass(frozen=True)
@@ -291,6 +309,10 @@ class AuditResult:
         Rows of the random part that was resampled, with intervals scaled to all rows; None if all rows were.
     min_cell : int
         Rows below which a cell was merged or its count not told; 0 or 1 if all were shown.
+    table_one : TableOne or None
+        What the rows are like, beside the training rows where these were given.
+    study : Study or None
+        What the authors say of their study.
     """
 
     model: str
@@ -309,6 +331,8 @@ class AuditResult:
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
     landmarks: tuple[str, ...] = ()
+    table_one: TableOne | None = None
+    study: Study | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -337,6 +361,15 @@ class AuditResult:
             return f"{asked}; there are {', '.join(dict.fromkeys(value.metric for value in self.values))}"
         return f"{asked}; its horizons and groups are {', '.join(f'({h}, {g})' for h, g in there[:8])}"
 
+    def precision(self, **widths: float) -> "tuple[Precision, ...]":
+        """Return how precisely O/E, slope, AUC and ICI are estimated, and how many events would be enough.
+
+        Enough for intervals as wide as ``oe=0.2, slope=0.4, auc=0.1, ici=0.05``, or as is said here.
+        """
+        from xcal.validation.precision import precision
+
+        return precision(self, widths)
+
     def to_frame(self) -> Any:
         """One line per number as a pandas DataFrame: metric, horizon, group, value, lower, upper."""
         from xcal.validation.words import to_frame
@@ -361,6 +394,15 @@ class AuditResult:
         from xcal.validation.page import report_page
 
         return write_page(report_page(self), path)
+
+    def export(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write what a paper needs, and return the files: report, JSON, numbers, methods, tables, pictures.
+
+        Tables are a .docx file (needs ``xcal[docx]``), pictures SVG and PNG with 300 dots per inch.
+        """
+        from xcal.validation.export import export
+
+        return export(self, folder)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

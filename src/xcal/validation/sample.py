@@ -187,13 +187,13 @@ PART_OF_ROWS = 10_000
 def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
     """Read times, events, entries and intervals from `Surv`, a structured array, a data frame, or (time, event).
 
-    `X` and `beside` are what else is known of the same rows, as in `time_and_event`.
+    `X` and `beside` are what else is known of the same rows, as in `xcal.data.surv.read_outcome`.
     """
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
         check_rows({"X": X, **(beside or {})})
-        found = y.outcome
+        found = y.outcome.limited(name, entry=True, intervals=True, causes=True)
     else:
         found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True)
     if found.n < 2:
@@ -376,10 +376,11 @@ def _labels(name: str, values: Any, n: int, where: str = "", most: int | None = 
         fail(where, f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
     if len(kinds) > (most or MOST_GROUPS):
         fail(where, f"at most {most or MOST_GROUPS} groups", f"{len(kinds)} different labels")
-    return np.asarray([_text(value) for value in series], dtype=np.str_)
+    return np.asarray([as_text(value) for value in series], dtype=np.str_)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Write a label."""
     if is_missing(value):
         return "missing"
     return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
@@ -427,17 +428,13 @@ def read_covariates(
     if given and are_names(covariates, MOST_COLUMNS):
         named: Mapping[str, Any] | None = {name: column_of(X, name, "covariates") for name in covariates}
     else:
-        named = _named(covariates if given else X)
+        named = named_columns(covariates if given else X)
     if named is None:
         if given:
             expected = "a table, a mapping of names to values, or names of columns of X"
             fail("covariates", expected, type(covariates).__name__)
         return (), (), NO_COVARIATES if X is None else "X is no table with one column per covariate"
-    for name, values in named.items():
-        if np.ndim(values) != 1:
-            got = "one value" if np.ndim(values) == 0 else f"shape {np.shape(values)}"
-            fail(f"covariates[{name!r}]" if given else f"X[{name!r}]", f"a column of {n} values, one per row", got)
-    lengths = {len(values) for values in named.values()}
+    lengths = lengths_of("covariates" if given else "X", named, n)
     if given and lengths - {n}:
         fail("covariates", f"{n} rows, one per outcome", f"{(lengths - {n}).pop()}")
     if lengths - {n}:
@@ -492,7 +489,7 @@ def most_associated(table: Any, risk: FloatArray, most: int = MOST_COLUMNS) -> t
 
     ranks = rankdata(risk) - (risk.size + 1) / 2
     strength: dict[str, float] = {}
-    for name, values in (_named(table) or {}).items():
+    for name, values in (named_columns(table) or {}).items():
         column = _read(name, values)
         if not isinstance(column, str):
             strength[name] = _association(column, ranks)
@@ -518,7 +515,16 @@ def _association(column: Column, ranks: FloatArray) -> float:
     return 1 - (1 - between / total) * (n - 1) / free if free > 0 else 0.0
 
 
-def _named(table: Any) -> dict[str, Any] | None:
+def lengths_of(argument: str, columns: Mapping[str, Any], n: int) -> set[int]:
+    """Check that columns hold one value for each of some rows, and return of how many."""
+    for name, values in columns.items():
+        if np.ndim(values) != 1:
+            got = "one value" if np.ndim(values) == 0 else f"shape {np.shape(values)}"
+            fail(f"{argument}[{name!r}]", f"a column of {n} values, one per row", got)
+    return {len(values) for values in columns.values()}
+
+
+def named_columns(table: Any) -> dict[str, Any] | None:
     """Return the columns by their names; None for what is no table."""
     if isinstance(table, Mapping):
         return {str(name): values for name, values in table.items()} or None
@@ -526,10 +532,10 @@ def _named(table: Any) -> dict[str, Any] | None:
         return {str(name): table[name] for name in table.columns} or None
     if not (hasattr(table, "__array__") or isinstance(table, list)):
         return None
-    array = np.asarray(table)
-    if array.ndim == 1 and array.dtype != object:
+    array = np.asarray(as_numpy("X", table) if isinstance(table, list) or hasattr(table, "detach") else table)
+    if array.ndim == 1 and array.dtype != object and not array.dtype.names:
         array = array[:, None]
-    if array.ndim != 2 or array.shape[1] == 0:
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.names:
         return None
     return {f"x{k}": array[:, k] for k in range(array.shape[1])}
 
@@ -548,9 +554,7 @@ def _read(name: str, values: Any) -> Column | str:
         if missing.mean() > MOST_MISSING:
             return f"{np.count_nonzero(missing):,} of its values are missing"
         numbers = np.where(missing, np.median(numbers[~missing]), numbers)
-        if series.is_unique and bool((numbers == np.round(numbers)).all()):
-            return "its whole numbers are all different, as those of an id"
-        return Column(name, numbers)
+        return ID if looks_like_id(series) else Column(name, numbers)
     if kind in ("date", "duration"):
         return "it holds dates"
     text = np.where(series.isna().to_numpy(), "missing", series.astype(str).to_numpy().astype(np.str_))
@@ -558,6 +562,21 @@ def _read(name: str, values: Any) -> Column | str:
     if labels.size > MOST_GROUPS:
         return f"it has {labels.size:,} different labels"
     return Column(name, codes.astype(np.float64), tuple(str(label) for label in labels))
+
+
+ID = "its whole numbers are all different, as those of an id"
+
+
+def looks_like_id(series: Any) -> bool:
+    """Return whether a column of numbers has another whole number in every row."""
+    numbers = series.dropna().to_numpy(dtype=np.float64)
+    return bool(series.is_unique and (numbers == np.round(numbers)).all())
+
+
+def outcome_again(name: str, values: Any, outcome: Outcome) -> str:
+    """Return why a column of a table tells the outcome; "" if it does not, or cannot be read."""
+    found = _read(name, values)
+    return "" if isinstance(found, str) else _outcome_again(found, outcome)
 
 
 def _outcome_again(column: Column, outcome: Outcome) -> str:

@@ -31,9 +31,9 @@ from xcal.show.page import (
 )
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.methods import checklist
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
 from xcal.validation.sample import MIN_EVENTS, MOST_MISSING
+from xcal.validation.study import probast, tripod
 from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 from xcal.validation.words import (
     ESTIMATORS,
@@ -767,5 +767,5 @@ def methods(results: Results) -> Section:
 
 
 def guideline(result: AuditResult) -> Section:
-    """List the items of the guideline."""
-    return Section("TRIPOD+AI checklist", (checklist(result),), "Checklist")
+    """List the items of the guidelines, and who answers them."""
+    return Section("TRIPOD+AI and PROBAST+AI", (tripod(result), probast(result)), "Checklists")

@@ -32,8 +32,10 @@ from typing import Literal
 
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.subgroups import departure_in_words
+from xcal.metrics.intervals import POSITIVE, times_as_many
 from xcal.metrics.spec import GOOD_BINS, good_range
 from xcal.show.charts import p_in_words, time_in_words
+from xcal.validation.precision import rounded_up
 from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
@@ -232,7 +234,8 @@ def _lacking(ratio: AuditValue) -> float:
     """Return how many times as many events make the interval of a ratio as long as the good range to one side."""
     if not 0 < ratio.lower < ratio.upper < math.inf:
         return math.nan
-    return (math.log(ratio.upper / ratio.lower) / 2 / math.log(GOOD_RATIO[1])) ** 2
+    middle = math.sqrt(ratio.lower * ratio.upper)
+    return times_as_many(ratio.lower / middle, ratio.upper / middle, GOOD_RATIO[1] - GOOD_RATIO[0], POSITIVE)
 
 
 def _of_slope(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
@@ -257,7 +260,7 @@ def _of_error(value: AuditValue, values: _Values, families: int, when: str, leve
         brief = f"risks{when} are off by {100 * known.value:.1f} points on average"
     shown = f"ICI {100 * value.value:.1f} points{interval_in_words(value, level, factor=100, digits=1)}{perfect}"
     words = f"{brief} ({shown}{'' if math.isnan(tested[0]) else f'; {p_in_words(tested[0])}'})"
-    lacks = (value.upper / most) ** 2 if most > 0 else math.nan
+    lacks = times_as_many(0.0, value.upper, most) if most > 0 else math.nan
     return _judged(value, 0.0, (0.0, most), tested, brief, words, lacks=lacks)
 
 
@@ -276,7 +279,7 @@ def _of_d_calibration(
     scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
     bins = f"bins of F hold {100 * error:.0f} % too many or too few events ({scale}, {p_in_words(tested[0])})"
     words = f"{brief}: {bins}"
-    found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, (upper / GOOD_BINS) ** 2)
+    found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, times_as_many(0.0, upper, GOOD_BINS))
     return replace(found, value=value)
 
 
@@ -379,9 +382,7 @@ def events_needed(whole: Sequence[Finding], data: DataSummary) -> int:
     From how wide the intervals are: they shrink with the root of the number of events.
     """
     factors = [_SLACK * finding.lacks for finding in _unsure(whole) if math.isfinite(finding.lacks)]
-    needed = max(ENOUGH_EVENTS, data.n_events * max([1.1, *factors]))
-    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    return int(math.ceil(needed / digits) * digits)
+    return rounded_up(max(ENOUGH_EVENTS, data.n_events * max([1.1, *factors])))
 
 
 def _headline(
@@ -457,6 +458,10 @@ def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> 
     if questioned:
         told = (f"{in_short([one], time_unit)[0]}: {_p_values(one)}" for one in questioned)
         yield Sentence(f"Good enough, though a test alone questions it: {'; '.join(told)}.")
+    slopes = [finding for finding in whole if finding.state == "unsure" and finding.value.metric == "slope"]
+    if slopes:
+        said = "; ".join(in_short(slopes, time_unit))
+        yield Sentence(f"Uncertain, and the average error says how much it can matter: {said}.")
 
 
 def _p_values(finding: Finding) -> str:
