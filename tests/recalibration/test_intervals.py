@@ -12,7 +12,7 @@ import xcal
 from xcal import Recalibrated, Surv, SurvivalModel
 from xcal.calibration.subgroups import as_columns
 from xcal.data.surv import Outcome
-from xcal.metrics.censoring import found_censoring
+from xcal.metrics.pseudo_values import found_censoring
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.estimator import followed
 from xcal.recalibration.predictor import ConformalScores

@@ -27,7 +27,7 @@ from xcal.estimators.inputs import (
     warn_of_few_events,
 )
 from xcal.estimators.settings import FEATURES, OBJECTIVES, Settings
-from xcal.metrics.censoring import found_censoring
+from xcal.metrics.pseudo_values import found_censoring
 from xcal.networks import MLP, start_near
 from xcal.recalibration.predictor import ConformalScores
 from xcal.training.path import fit_path, usual_penalty

@@ -32,7 +32,7 @@ from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, outcome_of
 from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
 from xcal.interop.reading import read_model
-from xcal.metrics.censoring import found_censoring
+from xcal.metrics.pseudo_values import found_censoring
 from xcal.recalibration.maps import DIGITS, folds_that_differ
 from xcal.recalibration.predictor import ConformalScores, SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
