@@ -24,7 +24,7 @@ from xcal.calibration.subgroups import RandomFeatures, as_columns
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, kaplan_meier_cdf
 from xcal.estimators.settings import FEATURES
-from xcal.metrics import concordance_index
+from xcal.metrics.concordance import concordance_index
 from xcal.objectives import nll
 
 
