@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
+from xcal.metrics.spec import Skipped
 from xcal.show.page import write_page
 from xcal.validation.page import comparison_page, report_page
-from xcal.validation.result import AuditValue, Sentence, Skipped
+from xcal.validation.result import AuditValue, Sentence
 from xcal.validation.sections import as_csv, numbers
 from xcal.validation.words import interval, label, shown
 
