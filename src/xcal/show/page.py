@@ -256,11 +256,15 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `short` is its name in the list of contents ("": not listed)."""
+    """A part of the page; `short` is its name in the list of contents ("": not listed).
+
+    One that is `folded` shows its heading until the reader opens it, a link leads to it, or the page is printed.
+    """
 
     heading: str
     blocks: tuple[Block, ...]
     short: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)
