@@ -20,7 +20,7 @@ def tab(tmp_path, visit):
         Section("First", (Text("of the first"), chart), "First", folded=True),
         Section("Second", (Text("of the second"),), "Second", folded=True),
     )
-    return visit(write_page(Page("Folded", sections), tmp_path / "page.html"))
+    return visit(write_page(Page("Folded", sections), tmp_path / "page.html"), unfolded=False)
 
 
 def test_parts_are_closed_and_open_by_their_links(tab):

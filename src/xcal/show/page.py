@@ -89,6 +89,16 @@ class Callout:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """Questions with an answer of one sentence each: question, level, sentence.
+
+    A question that is the short name of a section leads to it.
+    """
+
+    items: tuple[tuple[str, Level, str], ...]
+
+
+@dataclass(frozen=True)
 class Figure:
     """One number with its name: `shown` is its text, `value` the number itself; its interval and a note beneath it."""
 
@@ -232,6 +242,7 @@ Block: TypeAlias = (
     Text
     | Notes
     | Callout
+    | Answers
     | Figures
     | Chart
     | Table
@@ -339,6 +350,7 @@ def render_page(page: Page) -> str:
         page=page,
         start={name: selector.start for name, selector in selectors.items()},
         signs=_SIGNS,
+        parts={section.short: number for number, section in enumerate(page.sections) if section.short},
         style=Markup(style()),
         kind=lambda block: type(block).__name__,
         next_id=lambda: next(ids),
