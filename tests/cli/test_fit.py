@@ -22,7 +22,7 @@ from xcal.cli.fit_run import epochs_in_words, fit_run
 from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
 from xcal.cli.training import Trained, judge, read_parts
-from xcal.validation.sample import most_associated
+from xcal.validation.arguments import most_associated
 
 QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]
 

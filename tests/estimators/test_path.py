@@ -84,7 +84,7 @@ class TestTrainedWhenNeeded:
         assert lazy.untrained_ == ()
 
     def test_what_is_off_and_not_corrected_by_a_map_is_trained_further(self, monkeypatch):
-        monkeypatch.setattr(decision, "is_right", lambda table, selection: False)
+        monkeypatch.setattr(decision, "is_settled", lambda table, selection: False)
         path = SurvivalPath(LAMBDAS, 2, **SETTINGS).fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
         assert path.untrained_ == ()
         assert path.frontier_["lambda"].tolist() == 2 * list(LAMBDAS)

@@ -12,9 +12,9 @@ import xcal
 from tests.validation.made_result import made_result
 from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome
+from xcal.validation.arguments import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
 from xcal.validation.for_whom import _parts
 from xcal.validation.result import AuditValue, DataSummary
-from xcal.validation.sample import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
 from xcal.validation.verdict import faintly_given_covariates, given_covariates, judge
 
 TIMES = np.linspace(0.02, 4, 120)

@@ -12,6 +12,7 @@ from xcal.cli.app import app
 from xcal.metrics import turnbull
 from xcal.metrics.observed_expected import event_ratio
 from xcal.metrics.pseudo_values import HazardsSeen, coarsened
+from xcal.metrics.spec import Key
 
 TIMES = np.concatenate([np.geomspace(1e-6, 0.1, 60), np.linspace(0.12, 5.0, 160)])
 OPTIONS = {"n_bootstrap": 0, "progress": False}
@@ -228,7 +229,7 @@ class TestAudit:
 
     def test_resamples_agree_with_the_formulas(self, rows):
         found = rows[-1]
-        value, draws = found.value("oe", horizon=0.8), found.measured.draws["oe", 0.8, None]
+        value, draws = found.value("oe", horizon=0.8), found.measured.draws[Key("oe", 0.8)]
         assert (value.upper - value.lower) / 3.92 == pytest.approx(draws.std(), rel=0.4)
         score = found.value("auc", horizon=0.8)
         assert score.lower < score.value < score.upper

@@ -88,7 +88,7 @@ def test_pseudo_values_beyond_0_and_1_have_the_mean_that_they_have():
 
 
 def test_rows_of_one_cluster_are_in_one_fold():
-    from xcal.validation.sample import read_clusters
+    from xcal.validation.arguments import read_clusters
     from xcal.validation.updating import _folds
 
     labels = np.repeat(np.arange(40), 5)

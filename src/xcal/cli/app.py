@@ -11,10 +11,9 @@ from xcal import __version__
 from xcal._imports import COMMANDS, extensions
 from xcal.cli import is_helper
 from xcal.cli.audit import audit
-from xcal.cli.demo import demo
+from xcal.cli.demo import demo, serve
 from xcal.cli.evaluate import evaluate, predict, report
 from xcal.cli.fit import fit
-from xcal.cli.serve import serve
 
 app = typer.Typer(
     name="xcal",

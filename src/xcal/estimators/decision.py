@@ -25,7 +25,7 @@ from xcal.estimators.selection import (
     by_target,
     cannot_judge,
     frontier,
-    is_right,
+    is_settled,
     joined,
     losses_and_cdf,
     measured,
@@ -244,13 +244,11 @@ def decide(
         on_all, maps = (None, maps) if judged is None else (judged[0], maps | {first: judged[1]})
     if on_all is None:
         selection = when_needed(found.table, doubt)
-        settled = (
-            selection.at_floor or doubt is not None or (selection.lam == first and is_right(found.table, selection))
-        )
+        settled = doubt is not None or (selection.lam == first and is_settled(found.table, selection))
     else:
         selection = when_needed(on_all, judge=f"all {path.train.n + path.validation.n:,} cross-fitted rows")
-        settled = selection.at_floor or selection.recalibrated
-        if not settled:
+        settled = is_settled(on_all, selection)
+        if not selection.at_floor and not selection.recalibrated:
             # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
             further = when_needed(found.table, doubt)
             selection = further if further.recalibrated or further.lam != selection.lam else selection

@@ -12,8 +12,7 @@ from xcal._checks import BoolArray, Floats, as_event, as_numpy, as_probability, 
 from xcal._files import Limits
 from xcal.data.surv import Outcome
 from xcal.data.survival import folds_by_event
-from xcal.metrics.censoring import fit_censoring, normal_scores, same_for_all
-from xcal.metrics.pseudo_values import doubly_robust
+from xcal.metrics.pseudo_values import doubly_robust, fit_censoring, normal_scores, same_for_all
 from xcal.recalibration.maps import DIGITS, Count, Kept, count_of_pieces, held_out_rows
 from xcal.recalibration.published import BetaFormulas, CensoredLikelihood
 

@@ -4,6 +4,8 @@ const main = document.getElementById("main");
 const chosen = { ...page.start };
 const charts = page.charts.map((chart, place) => ({
   ...chart,
+  // A number is the place of a chart with the same pictures.
+  specs: Number.isInteger(chart.specs) ? page.charts[chart.specs].specs : chart.specs,
   place,
   box: document.querySelector(`[data-chart="${place}"]`),
   view: null,
@@ -29,6 +31,13 @@ function width(chart) {
   return found;
 }
 
+// Data stand on the page by column, which is shorter.
+function rowsOf(datasets = {}) {
+  const row = (columns, k) => Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[k]]));
+  const rows = (columns) => (Object.values(columns)[0] || []).map((_, k) => row(columns, k));
+  return Object.fromEntries(Object.entries(datasets).map(([name, columns]) => [name, rows(columns)]));
+}
+
 async function draw(chart) {
   const room = width(chart);
   // Inside a hidden block there is no room; it is drawn when the block is shown.
@@ -37,6 +46,7 @@ async function draw(chart) {
   const turn = ++chart.turn;
   const spec = {
     ...chart.specs[index],
+    datasets: rowsOf(chart.specs[index].datasets),
     width: room,
     autosize: { type: "fit-x", contains: "padding" },
     config: page.config,

@@ -21,8 +21,7 @@ from xcal._devices import Workers
 from xcal._torch_private import LightAdam, LightAdamW, adam_step
 from xcal.networks import has_convolutions
 from xcal.training.checkpoint import CheckpointWriter, read_checkpoint, read_tensors, settings_digest
-from xcal.training.config import TrainingConfig
-from xcal.training.problem import LossFunction, LossValues, Plan, Problem, by_autograd
+from xcal.training.problem import LossFunction, LossValues, Plan, Problem, TrainingConfig, by_autograd
 from xcal.training.result import Floats, Integers, RunState
 from xcal.training.rows import (
     DROPOUT,

@@ -291,12 +291,11 @@ def precision(result: AuditResult, horizon: float) -> Drawn:
         return NOTHING
     here, needed = found[0].n_events, [one.n_needed for one in found]
     low, high = 0.5 * min(here, *needed), 2.0 * max(here, *needed)
-    events = np.geomspace(low, high, 25)
+    events = np.geomspace(low, high, 16)
     marks: list[Mark] = [Rule(y=1.0, dash=(5, 4)), Rule(x=float(here), dash=_HORIZON_DASH)]
     for one in found:
         data = {"x": events, "y": np.sqrt(one.n_needed / events)}
-        tips = (("x", "events", ",.0f"), ("y", label(one.metric).name, ".2f"))
-        marks.append(Line(data, _PRECISION_INKS[one.metric], tips=tips, label=label(one.metric).name))
+        marks.append(Line(data, _PRECISION_INKS[one.metric], label=label(one.metric).name))
     picture = Picture(
         Axis("Events", (low, high), log=True), Axis("Width / width to aim for", (0.0, 3.0)), tuple(marks), height=240
     )

@@ -8,9 +8,10 @@ from xcal.calibration.bins import N_BINS
 from xcal.metrics.inputs import rounded_time
 from xcal.metrics.spec import VALUES
 from xcal.show.charts import time_in_words
+from xcal.validation.arguments import MIN_EVENTS
 from xcal.validation.at_horizon import MANY_EVENTS
 from xcal.validation.result import DataSummary, Measurements
-from xcal.validation.sample import MIN_EVENTS, Sample
+from xcal.validation.sample import Sample
 from xcal.validation.words import listed, range_in_words, times_in_words
 
 # About what was computed, and nothing else.
@@ -134,7 +135,7 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
 
 def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: _Cited) -> Iterator[str]:
     corrected = measured.censoring is not None and measured.censoring.corrected
-    late, between = sample.entry is not None, sample.lower is not None
+    late, between = sample.rows.entry is not None, sample.rows.lower is not None
     if late:
         yield (
             "Rows came under observation at times of entry (left truncation): everything is given that a row has come "
@@ -192,8 +193,9 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             "intervals of O/E, slope and ICI hold both extremes and tests give the larger p-value."
         )
     if "d_calibration" in names:
-        others = {"km": "redistributed as by Kaplan-Meier", "ipcw": "replaced by weights of inverse probability"}
-        also = [words for name, words in others.items() if f"d_calibration_{name}" in names]
+        others = {"d_calibration_km": "redistributed as by Kaplan-Meier"}
+        others["d_calibration_ipcw"] = "replaced by weights of inverse probability"
+        also = [words for name, words in others.items() if name in names]
         versions = f" (in other versions {listed(also)})" if also else ""
         yield (
             f"D-calibration{cite('haider')} is the sum of squared differences between the observed and the expected "
@@ -201,12 +203,12 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"over what lies above them{versions}; its floor is the mean value of a perfect model in a sample of this "
             "size."
         )
-    if "d_calibration_p" in names and sample.clusters is not None:
+    if "d_calibration_p" in names and sample.rows.clusters is not None:
         yield (
             f"Its test{cite('akritas')} is compared with draws in which whole clusters of rows change their sign, and "
             "its floor is that of sums over clusters."
         )
-    elif "d_calibration_p" in names and sample.weights is not None:
+    elif "d_calibration_p" in names and sample.rows.weights is not None:
         yield f"Its test allows for censoring{cite('akritas')}, with the covariance of weighted rows."
     elif "d_calibration_p" in names and between:
         yield "Its test compares the sum of squares with the law that follows from the covariance of the rows."
@@ -215,7 +217,7 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
     if measured.for_whom is not None:
         columns = len(measured.for_whom.columns)
         search = "; the subgroup that is most off was searched on one half of the rows and tested on the other"
-        if sample.weights is not None:  # no subgroup is searched
+        if sample.rows.weights is not None:  # no subgroup is searched
             search = ""
         yield (
             f"Calibration given {'one covariate' if columns == 1 else f'{columns} covariates'} was tested with random "
@@ -228,12 +230,12 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
 
 def _law(sample: Sample, *, has_cdf: bool) -> str:
     """Return what the tests at horizons were compared with: draws need whole curves, and rows that are independent."""
-    if np.count_nonzero(sample.event) >= MANY_EVENTS:
+    if np.count_nonzero(sample.rows.event) >= MANY_EVENTS:
         return "the normal law of such sums"
-    if sample.clusters is not None:
+    if sample.rows.clusters is not None:
         return "random signs of whole clusters"
-    unknown = sample.weights is not None or sample.lower is not None
-    if unknown or sample.predictions.survival is None or not has_cdf:
+    unknown = sample.rows.weights is not None or sample.rows.lower is not None
+    if unknown or sample.rows.survival is None or not has_cdf:
         return "random signs of the rows"
     return "draws from the model's own curves"
 
@@ -260,13 +262,13 @@ def _range(measured: Measurements, unit: str) -> str:
 
 
 def _weights(sample: Sample, names: set[str]) -> Iterator[str]:
-    if sample.weights is not None:
+    if sample.rows.weights is not None:
         yield (
             "All values are weighted by the rows' sampling weights; pseudo-values are those of the infinitesimal "
             "jackknife, and errors, floors and tests are design-based, from the squares of weight times residual of "
-            f"each row (effectively {sample.weights.sum():,.0f} rows)."
+            f"each row (effectively {sample.rows.weights.sum():,.0f} rows)."
         )
-    if sample.training_time is not None and names & {"uno", "auc", "brier"}:
+    if sample.rows.censoring is not None and names & {"uno", "auc", "brier"}:
         yield "Weights for censoring come from the Kaplan-Meier curve of the censoring in the training rows."
 
 
@@ -301,14 +303,14 @@ def _landmarks(sample: Sample, unit: str, cite: _Cited) -> Iterator[str]:
 def _intervals(
     level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str], sample: Sample
 ) -> Iterator[str]:
-    together = sample.clusters
+    together = sample.rows.clusters
     analytic = [value.analytic for value in VALUES.values() if value.analytic and value.metric in names]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"
         if together is not None:
             what += f", in which whole clusters were drawn ({together.count:,} in all),"
-        if sample.weights is not None:
+        if sample.rows.weights is not None:
             what += " with their weights"
         yield (
             f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of {what} without refitting "

@@ -10,36 +10,12 @@ from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
 from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
+from xcal.metrics.spec import Key, Skipped
 from xcal.validation.study import Study
 from xcal.validation.table_one import TableOne
 
 if TYPE_CHECKING:
     from xcal.validation.precision import Precision
-
-AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something that was not computed, and why.
-
-    Attributes
-    ----------
-    what : str
-        Name of a metric; "horizon" for everything of one horizon, "group" for a whole group.
-    why : str
-        The reason, in words.
-    horizon, group
-        Where; None for all.
-    interval : bool
-        Whether the value is there and only its interval is missing.
-    """
-
-    what: str
-    why: str
-    horizon: float | None = None
-    group: str | None = None
-    interval: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +32,11 @@ class AuditValue:
     value: float
     lower: float
     upper: float
+
+    @property
+    def key(self) -> Key:
+        """Which number it is."""
+        return Key(self.metric, self.horizon, self.group)
 
 
 @dataclass(frozen=True)
@@ -198,8 +179,8 @@ class Measurements:
     pp: PPCurve | None
     over_time: OverTime
     skipped: tuple[Skipped, ...]
-    # (metric, horizon, group) to its value in every resample, for paired differences between models; not exported.
-    draws: Mapping[AuditKey, Vector] = field(default_factory=dict)
+    # The value in every resample, for paired differences between models; not exported.
+    draws: Mapping[Key, Vector] = field(default_factory=dict)
     for_whom: ForWhom | None = None  # where there are covariates
     parts: tuple[PartFound, ...] = ()  # of covariates, where a test shows that the risks are off
     ibs_range: tuple[float, float] | None = None  # first and last time of the integrated Brier score
@@ -365,8 +346,9 @@ class AuditResult:
 
     def value(self, metric: str, *, horizon: float | None = None, group: str | None = None) -> AuditValue:
         """Return one value by its name, horizon and group."""
+        asked = Key(metric, horizon, group)
         for value in self.values:
-            if (value.metric, value.horizon, value.group) == (metric, horizon, group):
+            if value.key == asked:
                 return value
         raise KeyError(self._what_there_is(metric, horizon, group))
 

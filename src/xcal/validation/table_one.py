@@ -13,8 +13,8 @@ from xcal.data.features import column_kind
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
 from xcal.metrics.inputs import Vector, as_min_cell, is_small, mean_of, rounded_time, told
-from xcal.metrics.times import follow_up
-from xcal.validation.sample import (
+from xcal.metrics.observed import follow_up
+from xcal.validation.arguments import (
     ID,
     MOST_COLUMNS,
     MOST_GROUPS,

@@ -17,14 +17,15 @@ import numpy as np
 from scipy.special import expit, logit
 
 from xcal.data.survival import folds_by_event
+from xcal.metrics.estimates import UNKNOWN, estimates
 from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.of_rows import FEWEST_FOR_LEVELS_IN_GROUP, Asked
+from xcal.metrics.rows import Rows
+from xcal.metrics.spec import Key, Skipped
 from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.recalibration.registry import AveragedRecalibration
-from xcal.validation.at_horizon import FEWEST_FOR_LEVELS_IN_GROUP, calibration_at, observed_values
-from xcal.validation.estimates import Estimates, accuracy
-from xcal.validation.result import AuditValue, Skipped, Update
-from xcal.validation.rows import Rows
-from xcal.validation.sample import PART_OF_ROWS
+from xcal.validation.arguments import PART_OF_ROWS
+from xcal.validation.result import AuditValue, Update
 
 Change = Callable[[Vector], Vector]
 _FOLDS = 5
@@ -33,9 +34,7 @@ _UPDATED = "updates"
 _NEAREST, _STEPS, _CLOSE = 1e-10, 50, 1e-8
 
 
-def measure_updates(
-    rows: Rows, measured: Estimates, level: float, seed: int
-) -> tuple[tuple[Update, ...], list[Skipped]]:
+def measure_updates(rows: Rows, level: float, seed: int) -> tuple[tuple[Update, ...], list[Skipped]]:
     """Return calibration and Brier score at each horizon after each update, and why something was left out."""
     found, skipped = [], []
     why = rows.seen_in_part and f"{rows.seen_in_part}; updates do not know them yet"
@@ -45,9 +44,8 @@ def measure_updates(
     fold = _folds(rows, seed)
     without = [rows.take(fold != own) for own in range(_FOLDS)]
     maps = [_map(own) for own in without]
-    for horizon, at in measured.at.items():
-        events = int(np.count_nonzero(rows.event & (rows.time <= horizon)))
-        if at.smooth is None or events < FEWEST_FOR_LEVELS_IN_GROUP:
+    for horizon in (h for h in rows.risk if rows.at(h).is_followed):
+        if rows.at(horizon).n_events < FEWEST_FOR_LEVELS_IN_GROUP:
             few = f"fewer than {FEWEST_FOR_LEVELS_IN_GROUP} events by then are too few to fit an update"
             skipped.append(Skipped(_UPDATED, few, horizon))
             continue
@@ -84,8 +82,7 @@ def _map(rows: Rows) -> Change | None:
 
 
 def _regression(rows: Rows, horizon: float, *, with_slope: bool) -> Change | None:
-    values = observed_values(rows, horizon, rows.seen[0])
-    found = logistic(rows.risk[horizon], values, with_slope=with_slope)
+    found = logistic(rows.risk[horizon], rows.at(horizon).values, with_slope=with_slope)
     return None if found is None else lambda risk: expit(found[0] + found[1] * _log_odds(risk))
 
 
@@ -123,16 +120,7 @@ def _log_odds(p: Vector) -> Vector:
 
 def _values(rows: Rows, horizon: float, risk: Vector, level: float) -> Iterator[AuditValue]:
     """Measure the updated risks as the model's own are measured."""
-    updated = replace(rows, risk={horizon: risk})
-    at, scores = calibration_at(updated, horizon, level, fewest=1), Estimates()
-    scores.at[horizon] = at
-    accuracy(updated, horizon, scores)
-    ends = {
-        "oe": (at.ratio.value, at.ratio.lower, at.ratio.upper),
-        "slope": (at.slope.slope, at.slope.slope_lower, at.slope.slope_upper),
-        **{name: (one.value, one.lower, one.upper) for name, one in at.distances.items() if name == "ici"},
-    }
-    for metric, (value, lower, upper) in ends.items():
-        yield AuditValue(metric, horizon, None, value, lower, upper)
-    if ("brier", horizon) in scores.values:
-        yield AuditValue("brier", horizon, None, scores.values["brier", horizon], np.nan, np.nan)
+    found = estimates(replace(rows, risk={horizon: risk}), ("oe", "slope", "ici", "brier"), Asked(level))
+    for key in (Key(metric, horizon) for metric in ("oe", "slope", "ici", "brier")):
+        if key in found.values:
+            yield AuditValue(key.metric, horizon, None, found.values[key], *found.intervals.get(key, UNKNOWN))

@@ -33,10 +33,10 @@ from typing import Literal
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.subgroups import departure_in_words
 from xcal.metrics.intervals import POSITIVE, times_as_many
-from xcal.metrics.spec import GOOD_BINS, good_range
+from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.precision import rounded_up
-from xcal.validation.result import Answer, AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
+from xcal.validation.result import Answer, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
@@ -175,7 +175,7 @@ def _named(findings: Sequence[Finding]) -> str:
 
 def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
     """Judge every value of calibration, for all rows and for each group."""
-    values: _Values = {(value.metric, value.horizon, value.group): value for value in measured.values}
+    values: _Values = {value.key: value for value in measured.values}
     families = measured.n_families
     shapes = {
         one.group: departure_in_words(one.mass, one.edges, least=_MOSTLY)
@@ -197,14 +197,17 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
                 yield finding
 
 
-_Values = dict[AuditKey, AuditValue]
+_Values = dict[Key, AuditValue]
+
+
+def _beside(values: _Values, value: AuditValue, role: Role) -> AuditValue | None:
+    """Return what is said about a value, such as its floor."""
+    return values.get(replace(value.key, metric=beside(value.metric, role)))
 
 
 def _tested(values: _Values, value: AuditValue, families: int) -> tuple[float, float]:
     """Return the p-value of a value's test, alone and corrected for all tests of the audit; NaN where it has none."""
-    alone, corrected = (
-        values.get((f"{value.metric}_{name}", value.horizon, value.group)) for name in ("p", "p_corrected")
-    )
+    alone, corrected = _beside(values, value, "p"), _beside(values, value, "p_corrected")
     found = alone if corrected is None else corrected
     if found is None:
         return math.nan, math.nan
@@ -253,7 +256,7 @@ def _judged(
 
 
 def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
-    predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
+    predicted, observed = (values.get(replace(value.key, metric=name)) for name in ("mean_risk", "observed_risk"))
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
     brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
     words = f"{brief} ({ratio})"
@@ -291,9 +294,8 @@ def _of_slope(value: AuditValue, values: _Values, families: int, when: str, leve
 
 
 def _of_error(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
-    floor, excess, observed = (
-        values.get((name, value.horizon, value.group)) for name in ("ici_floor", "ici_excess", "observed_risk")
-    )
+    floor, excess = _beside(values, value, "floor"), _beside(values, value, "excess")
+    observed = values.get(replace(value.key, metric="observed_risk"))
     most = GOOD_ICI if observed is None else min(GOOD_ICI, GOOD_ICI_SHARE * max(observed.value, 0.0))
     perfect = "" if floor is None else f"; a perfect model would show {100 * floor.value:.1f}"
     tested = _tested(values, value, families)
@@ -312,8 +314,7 @@ def _of_d_calibration(
     shapes: Mapping[str | None, str], value: AuditValue, values: _Values, families: int, when: str, level: float
 ) -> Finding | None:
     """Judge D-calibration, which has no horizon, by its test and by how much of it noise does not explain."""
-    excess = values.get(("d_calibration_excess", None, value.group))
-    floor = values.get(("d_calibration_floor", None, value.group))
+    floor, excess = _beside(values, value, "floor"), _beside(values, value, "excess")
     tested = _tested(values, value, families)
     if math.isnan(tested[0]) or floor is None or excess is None:
         return None
