@@ -35,8 +35,7 @@ from xcal._kaplan_meier import fit_kaplan_meier, later_entries
 from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome
 from xcal.metrics.cox import RiskSets
-from xcal.metrics.curves import Interpolation, fraction, left_column
-from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.inputs import Integers, Interpolation, Vector, fraction, left_column
 from xcal.metrics.observed import at_risk_of, two_causes
 
 # --- When rows are censored: models of it, and whether it depends on what is known of the rows.
@@ -198,6 +197,22 @@ def model_of_terms(terms: Sequence[Term], found: Sequence[Term], outcome: Outcom
         if all(abs(np.corrcoef(term.values, other)[0, 1]) < 0.95 for other in kept):
             kept.append(term.values)
     return fit_censoring(np.column_stack(kept), outcome)
+
+
+def found_censoring(columns: Sequence[Column], risk: Vector, outcome: Outcome) -> CensoringModel:
+    """Return the model of censoring of these rows: by the risks and columns on which it depends, or one for all."""
+    order = outcome.order()
+    ordered, censored = outcome.take(order), ~outcome.ended[order]
+    if censored.sum() < FEWEST_CENSORED:
+        return same_for_all(outcome)
+    parts = [Column(column.name, column.values[order], column.labels) for column in columns]
+    variables = [("the predicted risk", normal_scores(risk[order]), True)] if np.ptp(risk) > 0 else []
+    asked = asked_terms([*variables, *terms_of(parts)], ordered, censored, float(ordered.time[-1]))
+    found = dependent(asked)
+    model = model_of_terms(asked, found, ordered, int(censored.sum())) if found else None
+    if model is None:
+        return same_for_all(outcome)
+    return model.take(np.argsort(order))
 
 
 def normal_scores(values: FloatArray) -> Vector:
