@@ -3,8 +3,8 @@
 Claim: at most half the time of torch's own layers, and faster than those layers under torch.compile.
 
 What is left are our own kernels of the second and third convolution, forward and backward, 39 % of the step; no map
-is written before it is pooled. The command prints where the time goes. Each kind of step is measured in a process of its own:
-recordings of several kinds in one process once ended in a segmentation fault. One that dies is told by its name.
+is written before it is pooled. The command prints where the time goes. Each kind of step is measured in a process of
+its own: recordings of several kinds in one process once ended in a segmentation fault. One that dies is told by name.
 """
 
 import argparse
