@@ -89,8 +89,8 @@ def test_incidences_of_hazards_add_up_to_the_cdf_and_rise(name):
     steps = dist.incidence_steps()
     torch.testing.assert_close(steps.sum((-1, -2)), torch.ones(len(twins)).double(), rtol=0, atol=1e-13)
     assert (steps >= 0).all()
-    # In the end every cause has its whole share.
-    torch.testing.assert_close(steps.sum(-1), found[-1], rtol=0, atol=2e-3)
+    # In the end every cause has its whole share, but for shares that are those in the middle of each step.
+    torch.testing.assert_close(steps.sum(-1), found[-1], rtol=0, atol=4e-3)
 
 
 def test_likelihood_of_hazards_is_that_of_latent_times():
@@ -312,3 +312,25 @@ def test_those_who_have_come_this_far_have_what_is_left_of_each_cause(base):
     torch.testing.assert_close(found.cumulative_incidence(time).sum(-1), found.cdf(time), rtol=0, atol=1e-9)
     told = nll(dist, time, CAUSE) + dist.log_survival(after)
     torch.testing.assert_close(nll(found, time, CAUSE), told)
+
+
+@pytest.mark.parametrize("base", ["bins", "hazards"])
+def test_steps_of_laws_made_of_others_are_their_incidences(base):
+    """They add up to one, and to the incidence at each point: of a mixture, and of a law after a map of F."""
+    if base == "bins":
+        parts = [cells(seed=1), cells(seed=2)]
+    else:
+        raw = torch.randn(2, N, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64) / 2
+        parts = [family("weibull", causes=2).distribution(own) for own in raw]
+    for dist in (mixture(parts), RecalibratedDistribution(mixture(parts), [0.0, 0.4, 1.0], [0.0, 0.6, 1.0])):
+        steps = dist.incidence_steps()
+        torch.testing.assert_close(steps.sum((-2, -1)), torch.ones(N, dtype=torch.float64))
+        assert steps.min() >= 0
+        # What F has come to at a time, and each cause with it, read along straight lines.
+        level, own = steps.sum(-2).cumsum(-1), steps.cumsum(-1)
+        time = torch.full((N,), 0.7, dtype=torch.float64)
+        wanted = dist.cumulative_incidence(time)
+        for row in range(N):
+            at = float(dist.cdf(time)[row])
+            found = [np.interp(at, np.append(0, level[row]), np.append(0, own[row, k])) for k in range(dist.n_causes)]
+            np.testing.assert_allclose(found, wanted[row], atol=1e-9 if base == "bins" else 0.004)

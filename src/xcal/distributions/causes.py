@@ -409,9 +409,13 @@ class CauseHazards(_ByCause):
         rise = torch.clamp(torch.cat([level[:1], rises]), min=0.0)
         return self._shares(start, points, roughly=roughly) * rise, level
 
+    def step_points(self) -> Tensor:
+        """Return points that follow the law of each row."""
+        return self._points(_STEPS, _STEPS_REACH)
+
     def incidence_steps(self) -> Tensor:
         """Return what each cause adds from point to point of time; after the last one it has its share of the rest."""
-        points = self._points(_STEPS, _STEPS_REACH)
+        points = self.step_points()
         steps, level = self._incidence_at(points, roughly=True)
         rest = torch.softmax(self._log_hazards(points[-1]), dim=0) * (1 - level[-1])
         return torch.cat([steps, rest.unsqueeze(1)], dim=1).movedim((0, 1), (-2, -1))

@@ -153,6 +153,10 @@ class Mixture(SurvivalDistribution):
         chosen = torch.randint(len(self.components), draws.shape[1:], generator=generator, device=draws.device)
         return torch.gather(draws, 0, chosen.unsqueeze(0)).squeeze(0)
 
+    def step_points(self) -> Tensor:
+        """Those of all components, in order."""
+        return torch.cat([component.step_points() for component in self.components]).sort(dim=0).values
+
     def breaks(self) -> Tensor:
         """Quantiles of all components, in order."""
         with torch.no_grad():
@@ -377,6 +381,10 @@ class RecalibratedDistribution(SurvivalDistribution):
     def exhausted(self, time: Tensor) -> Tensor:
         """As the base says: the map leaves something wherever the base does."""
         return self.base.exhausted(time)
+
+    def step_points(self) -> Tensor:
+        """Those of the base."""
+        return self.base.step_points()
 
     def _last_time(self) -> Tensor:
         """Time from which on S is a multiple of that of the base."""
