@@ -560,4 +560,5 @@ def outcome_of(
         check_same_length(name, found.time, "X", n)
     # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
     # whatever its gaps, so that only a copy is safe.
-    return replace(found, time=np.array(found.time), event=np.array(found.event))
+    copies: dict[str, Any] = {name: np.array(own) for name, own in vars(found).items() if isinstance(own, np.ndarray)}
+    return replace(found, **copies)

@@ -4,7 +4,7 @@ import datetime
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -323,7 +323,8 @@ def _numbers(name: str, kind: Kind, origin: str, values: "pd.Series[Any]") -> Fl
 
 def read_observed(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:
     """Read what was observed of the `n` rows of X: the estimators know of entries, intervals, people and causes."""
-    return outcome_of(X, y, n, name=name, entry=True, intervals=True, people=True, causes=True)
+    found = outcome_of(X, y, n, name=name, entry=True, intervals=True, people=True, causes=True)
+    return found if len(found.causes) > 1 else replace(found, cause=None, causes=())
 
 
 def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
@@ -456,7 +457,8 @@ def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
 
 def _weighted(x: Any, outcome: Outcome, weights: Floats | None) -> SurvivalData:
     """Put checked rows together, without those of weight zero."""
-    table = SurvivalData.trusted(x, None, None, weights).with_outcome(outcome)
+    # Rows of one person are no independent observations.
+    table = SurvivalData.trusted(x, None, None, weights, groups=outcome.id).with_outcome(outcome)
     if not table.plain and weights is not None:
         fail("sample_weight", "None for rows that are seen in part, or of several causes", "weights")
     return table if weights is None else table[np.flatnonzero(weights > 0)]

@@ -399,6 +399,7 @@ random_state, device, progress
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
         outcome, weights = self._judged(X, y, None, len(x))
+        outcome = outcome.limited("y")
         time, event = outcome.time.astype(np.float64), outcome.event
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")

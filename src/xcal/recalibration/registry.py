@@ -15,7 +15,7 @@ from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.interop import ModelPredictions, Rows
 from xcal.interop.predictions import SeveralLaws, WholeLaw, take_rows
-from xcal.recalibration.average import AveragedRecalibration
+from xcal.recalibration.average import AveragedRecalibration, GroupedRecalibration
 from xcal.recalibration.by_row import (
     IsotonicSurface,
     MapByCurve,
@@ -24,7 +24,6 @@ from xcal.recalibration.by_row import (
     TemperatureRecalibration,
 )
 from xcal.recalibration.maps import (
-    GroupedRecalibration,
     IsotonicRecalibration,
     KaplanMeierRecalibration,
     PiecewiseRecalibration,
@@ -310,7 +309,7 @@ class Corrected(Predicting):
         """Return the number of rows."""
         return n_rows(rows)
 
-    def risk(self, rows: Any) -> Floats:
+    def risk(self, rows: Any, cause: int | None = None) -> Floats:
         """Mean of F' along straight lines over the grid."""
         return np.asarray(np.trapezoid(self.cdf(rows, self.times), self.times, axis=1) / self.times[-1])
 
