@@ -177,7 +177,7 @@ def local_kaplan_meier(p: np.ndarray, time: np.ndarray, event: np.ndarray, at: f
 
 def smoothed(task: tuple) -> dict[str, float]:
     """Return the ICI of three smoothers, and how far each curve is from the true one."""
-    from xcal.metrics.ici import smooth_calibration
+    from xcal.metrics.calibration_curve import smooth_calibration
 
     law, n, share, depends, model, seed = task
     x, time, event = draw(law, n, share, depends, [LAWS.index(law), n, round(100 * share), seed, 8])

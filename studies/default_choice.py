@@ -44,7 +44,7 @@ from xcal.estimators.settings import Settings
 from xcal.metrics import integrated_brier_score, kaplan_meier
 from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.average import AveragedRecalibration
+from xcal.recalibration.registry import AveragedRecalibration
 
 N_FOLDS, N_BINS, N_TIMES, N_POINTS = 5, 10, 50, 1000
 FAMILIES = ("mtlr", "weibull")
@@ -182,7 +182,7 @@ def run_fold(data: str, family: str, fold: int, most_rows: int) -> dict[str, Any
     train, test = rows[picked.train], rows[picked.test]
     if data == "rotterdam to gbsg":
         test = of_rotterdam("gbsg")
-    path = SurvivalPath(LAMBDAS, distribution=family, progress=False).fit(train)
+    path = SurvivalPath(LAMBDAS, path="always", distribution=family, progress=False).fit(train)
     settings, n = Settings.of(path), train.n
     members: dict[float, list[Any]] = {}
     for model in path.fitted_:

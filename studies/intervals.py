@@ -15,8 +15,9 @@ import numpy as np
 
 from xcal import d_calibration
 from xcal.metrics import evaluate
-from xcal.metrics.predictions import read_predictions
-from xcal.metrics.spec import METRICS
+from xcal.metrics.estimates import estimates
+from xcal.metrics.evaluation import read_rows
+from xcal.metrics.of_rows import Asked
 
 NAMES = ("d_calibration", "ici", "e50", "e90", "emax", "km_calibration")
 ENTRIES = ("d_calibration", "ici", "km_calibration")
@@ -78,13 +79,14 @@ def covered(task: tuple[int, int, float, float, str, int, float]) -> list[tuple[
     result = evaluate(
         time=time, event=event, **given, metrics=ENTRIES, n_bootstrap=resamples, generator=np.random.default_rng(seed)
     )
-    checked = read_predictions(time=time, event=event, **given)
+    checked, _ = read_rows(time=time, event=event, **given)
     again = np.random.default_rng(seed)
-    resampled = (checked.take(again.integers(n, size=n)) for _ in range(resamples))
-    draws = [{k: v for name in ENTRIES for k, v in METRICS[name].compute(rows).items()} for rows in resampled]
+    resampled = (checked.take(np.sort(again.integers(n, size=n))) for _ in range(resamples))
+    found = (estimates(rows, ENTRIES, Asked(simulated=False)) for rows in resampled)
+    draws = [{key.metric: value for key, value in one.values.items()} for one in found]
     out = []
     for name in NAMES:
-        low, high = np.nanquantile([draw[name] for draw in draws], [0.025, 0.975])
+        low, high = np.nanquantile([draw.get(name, np.nan) for draw in draws], [0.025, 0.975])
         score = result[name]
         ours, theirs = score.lower <= truth[name] <= score.upper, low <= truth[name] <= high
         out.append((ours, theirs, (score.upper - score.lower) / max(high - low, 1e-300)))

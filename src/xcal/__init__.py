@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xcal.validation.audit import audit
     from xcal.validation.comparison import ModelComparison, compare_models
     from xcal.validation.result import AuditResult
+    from xcal.validation.table_one import table_one
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ _HOME = {
     "mean_across_processes": "calibration",
     "nll": "objectives",
     "survival_crps": "objectives",
+    "table_one": "validation.table_one",
     "tune": "tuning",
     "xcal_penalty": "calibration",
 }
@@ -105,6 +107,7 @@ __all__ = [
     "mean_across_processes",
     "nll",
     "survival_crps",
+    "table_one",
     "tune",
     "xcal_penalty",
 ]

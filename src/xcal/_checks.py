@@ -221,26 +221,33 @@ def check_rows(named: Mapping[str, Any]) -> None:
     ValueError: event: expected rows with the index of time, in its order (to match labels: .loc[time.index]; if the \
 rows are in order as they are: .to_numpy()), got the same labels in another order
     """
-    indexed = [(name, index) for name, values in named.items() if (index := _index(values)) is not None]
+    indexed = [(name, index) for name, values in named.items() if (index := index_of(values)) is not None]
     for place, (name, own) in enumerate(indexed):
         for reference, other in indexed[:place]:
             got = "" if len(own) != len(other) or own.equals(other) else _difference(own, other)
             if got:
-                ways = f"to match labels: .loc[{reference}.index]; if the rows are in order as they are: .to_numpy()"
+                # A target that was made of columns with an index has no rows to locate.
+                found = "" if hasattr(named[name], "loc") else "Surv of columns "
+                taken = ".to_numpy()" if not found else f"numpy.asarray({name})"
+                ways = f"to match labels: {found}.loc[{reference}.index]; if the rows are in order as they are: {taken}"
                 fail(name, f"rows with the index of {reference}, in its order ({ways})", got)
 
 
 def _difference(own: Any, other: Any) -> str:
     if set(own) == set(other):
         return "the same labels in another order"
-    counts = any(list(index) == list(range(len(own))) for index in (own, other))
-    return "" if counts else "other labels"
+    return "" if counts_rows(own) or counts_rows(other) else "other labels"
 
 
-def _index(values: Any) -> Any:
-    """Index of a pandas object; None for anything else. Lists and tuples have a method of that name."""
+def index_of(values: Any) -> Any:
+    """Return the index of a pandas object or of a target; None for anything else. Lists have a method of that name."""
     index = getattr(values, "index", None)
     return index if hasattr(index, "equals") else None
+
+
+def counts_rows(index: Any) -> bool:
+    """Return whether an index only counts the rows: 0, 1, 2, ..."""
+    return list(index) == list(range(len(index)))
 
 
 def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event") -> BoolArray:

@@ -179,21 +179,15 @@ def only_writer(path: Path) -> Iterator[None]:
         yield
 
 
-def _age(path: Path) -> float:
-    """Seconds since the file was last written to; none if it is gone."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
 def _remove_old_parts(path: Path) -> None:
     start = f".{path.name}."
-    # A folder that cannot be listed can still be written to.
+    # A folder that cannot be listed can still be written to, and a file may be gone meanwhile.
     with contextlib.suppress(OSError):
         for entry in path.parent.iterdir():
-            if entry.name.startswith(start) and entry.name.endswith(_PART) and _age(entry) > _DAY and _is_free(entry):
-                entry.unlink(missing_ok=True)
+            if entry.name.startswith(start) and entry.name.endswith(_PART):
+                with contextlib.suppress(OSError):
+                    if time.time() - entry.stat().st_mtime > _DAY and _is_free(entry):
+                        entry.unlink(missing_ok=True)
 
 
 def _is_free(part: Path) -> bool:

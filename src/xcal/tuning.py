@@ -31,8 +31,8 @@ from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import read_features
 from xcal.interop.predictions import count_rows, take_rows
 from xcal.metrics import integrated_brier_score, kaplan_meier, mean_nll
-from xcal.metrics.times import supported_until
 from xcal.objectives import nll
+from xcal.validation.arguments import supported_until
 
 __all__ = ["Range", "TuningResult", "tune"]
 

@@ -22,7 +22,7 @@ def test_the_metrics_are_printed_and_written(folder, tmp_path):
     done = call("evaluate", folder, "--out", tmp_path / "m.json")
     assert done.exit_code == 0, done.exception
     assert "500 rows in 2 files" in done.stdout
-    assert "concordance" in done.stdout
+    assert "harrell" in done.stdout
     stored = json.loads((tmp_path / "m.json").read_text())
     assert stored["rows"] == 500
     again = call("evaluate", folder, "--out", tmp_path / "m.json", "--json", "--horizons", "0.5,1")

@@ -16,13 +16,13 @@ from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 import xcal
-from xcal.cli import as_settings
+from xcal.cli import as_settings, now_and_then
 from xcal.cli.app import app
-from xcal.cli.fit_run import fit_run, now_and_then
+from xcal.cli.fit_run import epochs_in_words, fit_run
 from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
 from xcal.cli.training import Trained, judge, read_parts
-from xcal.validation.sample import most_associated
+from xcal.validation.arguments import most_associated
 
 QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]
 
@@ -286,15 +286,17 @@ class TestInterrupt:
             assert done.stderr.startswith("interrupted")
 
 
-def test_training_says_how_far_it_is_where_no_bar_can_be_drawn():
-    told = []
-    show = now_and_then(told.append, seconds=0)
+def test_training_says_how_far_it_is_where_no_bar_can_be_drawn(monkeypatch, capsys):
+    monkeypatch.setenv("XCAL_PROGRESS", "0")
+    show = now_and_then(epochs_in_words)
     path = xcal.SurvivalPath((0, 10), 1, epochs=2, cross_fit=0, progress=show)
     rng = np.random.default_rng(0)
     path.fit(rng.normal(size=(60, 2)), xcal.Surv(time=rng.exponential(size=60), event=np.ones(60)))
-    assert told == [f"epoch {k} of at most 2: 0 of 1 models have stopped" for k in (1, 2)]
-    now_and_then(told.append, seconds=1e9)(None)  # too soon after the first
-    assert len(told) == 2
+    told = [f"epoch {k} of at most 2: 0 of 1 models have stopped" for k in (1, 2)]
+    assert capsys.readouterr().err.splitlines() == told
+    monkeypatch.delenv("XCAL_PROGRESS")
+    now_and_then(epochs_in_words)(None)  # too soon after the first
+    assert capsys.readouterr().err == ""
 
 
 class TestSplitting:

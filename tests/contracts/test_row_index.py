@@ -134,6 +134,16 @@ TAKERS = {
         {"x": TABLE, **OUTCOME},
         {},
     ),
+    "a target of columns": (
+        lambda x, rows: MODEL.fit(x, xcal.Surv(time=rows["time"], event=rows["event"])),
+        {"x": TABLE, "rows": pd.DataFrame(OUTCOME)},
+        {},
+    ),
+    "a target in an audit": (
+        lambda cdf, rows: xcal.audit(cdf=cdf, y=xcal.Surv(time=rows["time"], event=rows["event"]), **FEW),
+        {"cdf": CDF, "rows": pd.DataFrame(OUTCOME)},
+        {},
+    ),
     "tune": (
         lambda x, time, event: tune(MODEL, {"epochs": [1]}, x, (time, event), n_trials=1, folds=2, batch=1),
         {"x": TABLE, **OUTCOME},

@@ -1,7 +1,10 @@
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.model_selection import train_test_split
 from sksurv.util import Surv as SksurvSurv
 
 from xcal.data import Surv, SurvivalData
@@ -28,7 +31,8 @@ def time_and_event(y, **given):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same(form):
-    time, event = time_and_event(FORMS[form])
+    found = read_outcome(FORMS[form])
+    time, event = found.time, found.event
     np.testing.assert_array_equal(time, TIME)
     np.testing.assert_array_equal(event, EVENT)
     assert (time.dtype, event.dtype) == (np.float64, np.bool_)
@@ -76,7 +80,7 @@ def test_bad_rows(time, event, message):
 )
 def test_bad_targets(y, message):
     with pytest.raises(ValueError, match=message):
-        time_and_event(y)
+        read_outcome(y)
 
 
 LABELS = list("abc")
@@ -96,16 +100,16 @@ WRONG = {
 def test_an_index_that_contradicts_the_order_is_refused(case):
     X, y = WRONG[case]
     with pytest.raises(ValueError, match=r"y\['(time|event)'\]: expected rows with the index of .* labels"):
-        time_and_event(y, X=X)
+        read_outcome(y, X=X)
 
 
 def test_an_index_that_counts_rows_says_nothing():
     for X in (LABELLED.reset_index(), LABELLED.to_numpy(), LABELLED, None):
-        time, _ = time_and_event(LABELLED, X=X)
+        time = read_outcome(LABELLED, X=X).time
         np.testing.assert_array_equal(time, TIME)
-    np.testing.assert_array_equal(time_and_event(LABELLED.reset_index(), X=TURNED)[0], TIME)
+    np.testing.assert_array_equal(read_outcome(LABELLED.reset_index(), X=TURNED).time, TIME)
     twice = pd.concat([LABELLED, LABELLED])
-    assert time_and_event(twice, X=twice)[0].size == 6
+    assert read_outcome(twice, X=twice).n == 6
 
 
 def test_surv_refuses_columns_of_different_orders():
@@ -113,6 +117,33 @@ def test_surv_refuses_columns_of_different_orders():
         Surv(time=LABELLED["time"], event=TURNED["event"])
     with pytest.raises(ValueError, match="weights: expected rows with the index of x, in its order"):
         SurvivalData(LABELLED[["x"]], TIME, EVENT, TURNED["time"])
+
+
+class TestLabelsOfATarget:
+    FRAME = pd.DataFrame({"x": np.arange(8.0), "t": np.arange(1.0, 9.0), "e": [1, 0] * 4}, index=list("abcdefgh"))
+
+    def test_rows_that_are_picked_keep_theirs(self):
+        y = Surv(time=self.FRAME["t"], event=self.FRAME["e"])
+        for picked in (y[2:5], y[[2, 3, 4]], y[np.isin(y["time"], [3, 4, 5])], y[np.array([2, 3, 4]), ...]):
+            assert list(picked.index) == ["c", "d", "e"]
+            np.testing.assert_array_equal(picked["time"], [3, 4, 5])
+        left, _, left_y, _ = train_test_split(self.FRAME, y, random_state=0)
+        assert left_y.index.equals(left.index)
+        read_outcome(left_y, X=left)
+        with pytest.raises(ValueError, match=r"y: expected .*index of X.*Surv of columns \.loc\[X\.index\]; .*asarray"):
+            read_outcome(left_y, X=left.iloc[::-1])
+
+    def test_it_is_an_array_like_any_other(self):
+        y = Surv(time=self.FRAME["t"], event=self.FRAME["e"])
+        plain = np.asarray(y)
+        assert repr(y) == repr(plain)
+        assert pickle.dumps(y) == pickle.dumps(plain)
+        assert type(y["time"]) is type(plain["time"]) is np.ndarray
+        assert type(y[["time"]]) is np.ndarray
+        assert y[3] == plain[3]
+        np.testing.assert_array_equal(np.sort(y, order="event"), np.sort(plain, order="event"))
+        read_outcome(np.concatenate([y, y])[:8], X=self.FRAME.iloc[::-1])  # nothing is known of its rows
+        read_outcome(plain, X=self.FRAME.iloc[::-1])
 
 
 class TestPeople:

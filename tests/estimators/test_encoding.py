@@ -14,8 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from tests.estimators.simulate import survival_rows
+from xcal._files import read
 from xcal.estimators import SurvivalModel, SurvivalPath, load, make_survival_pipeline
-from xcal.estimators.inputs import Encoding
+from xcal.estimators.inputs import ColumnCode, Encoding
 
 DATA = survival_rows(240)
 FAST = {"hidden": (4,), "epochs": 2}
@@ -55,7 +56,7 @@ def test_columns_become_numbers():
     np.testing.assert_array_equal(named["born"][:, 0], 239 - np.arange(240))
     np.testing.assert_allclose(named["stay"][:, 0], np.arange(240) / 24)
     np.testing.assert_array_equal(named["flag"][:3], [[1, 0], [0, 0], [0.5, 1]])
-    assert Encoding.from_json(encoding.as_json()) == encoding
+    assert Encoding(tuple(read(ColumnCode, column) for column in encoding.as_json())) == encoding
 
 
 @pytest.mark.parametrize("kind", [SurvivalModel, SurvivalPath])

@@ -439,7 +439,9 @@ class TestRowsThatDependOnEachOther:
         once, rows, patients = (path.candidates_ for path in visits)
         assert patients["dcal_floor"][0] == pytest.approx(once["dcal_floor"][0], rel=0.1)
         assert rows["dcal_floor"][0] < 0.3 * once["dcal_floor"][0]
-        assert patients["dcal_p"][0] == pytest.approx(once["dcal_p"][0], abs=0.15)
+        # With clusters the test is another one, more careful on so few of them.
+        assert rows["dcal_p"][0] < 0.01 * once["dcal_p"][0]
+        assert once["dcal_p"][0] - 0.05 < patients["dcal_p"][0] < once["dcal_p"][0] + 0.5
         # Four equal rows of a patient say as much as one: the error is that of a quarter of the rows, twice as large.
         plain = ~rows["recalibrated"]
         for column in ("nll_gap_se", "dcal_gap_se"):

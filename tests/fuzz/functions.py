@@ -46,7 +46,7 @@ NAN = {
     "mean_nll": "standard_error",
     "follow_up": "median lower_quartile upper_quartile",
     "risk_distribution": "with_event without_event censored",
-    "evaluate": "value lower upper",
+    "evaluate": "value lower upper censoring_p",
     # Values of parameters and times are not looked at, as the docstrings say.
     **dict.fromkeys(("Weibull", "LogLogistic", "LogNormal", "Categorical", "MTLR", "LogisticHazard"), "result"),
     **dict.fromkeys(

@@ -73,6 +73,9 @@ def training_targets(r: dict[str, Any]) -> Iterator[Target]:
     clusters = np.arange(len(r["cdf"])) // 2
     own = {"y": y, "cdf": r["cdf"], "clusters": clusters, "n_bootstrap": 3, "progress": False}
     yield Target("xcal.audit (cdf)", xcal.audit, own, nan=nan, slow=4)
+    described = {"X": {"a": np.arange(len(r["cdf"])) / 7, "b": ["x", "y", "z"] * (len(r["cdf"]) // 3)}, "y": y}
+    described |= {"training": None, "weights": None, "min_cell": 2}
+    yield Target("xcal.table_one", xcal.table_one, described, nan=nan)
     curves = {"one": r["survival"], "other": r["survival"] ** 2}
     both_models = {"models": curves, "y": y, "times": r["times"], "n_bootstrap": 0, "level": 0.9, "horizons": [1.0]}
     both_models |= {"progress": False, "seed": 0}

@@ -92,6 +92,7 @@ COMMANDS = (
     "evaluate",
     "report",
     "audit",
+    "serve",
     "reproduce",
     "compare",
     "results-page",

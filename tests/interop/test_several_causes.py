@@ -12,7 +12,7 @@ import pytest
 from xcal.interop import read_model
 from xcal.interop.predictions import Rows, named_as
 from xcal.interop.reading import read_incidence
-from xcal.metrics.competing import aalen_johansen
+from xcal.metrics.observed import aalen_johansen
 
 COVARIATES = ["age", "size", "nodes_positive", "hr_negative"]
 NAMES = ("recurrence", "death")

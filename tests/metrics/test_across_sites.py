@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from xcal.metrics.across_sites import error_of_interval, random_effects
-from xcal.metrics.intervals import PLAIN, POSITIVE, SHARE
+from xcal.metrics.intervals import PLAIN, POSITIVE, SHARE, error_of_interval, random_effects
 
 # Thirteen trials of BCG against tuberculosis: cases and others among the vaccinated, and among the controls
 # (Colditz and others, JAMA 1994; Berkey and others, Statistics in Medicine 1995).

@@ -7,7 +7,7 @@ from sksurv.metrics import integrated_brier_score as sksurv_integrated
 from sksurv.util import Surv
 
 from tests.metrics.simulate import survival_data
-from xcal.metrics import brier, brier_score, integrated_brier_score, kaplan_meier
+from xcal.metrics import brier_score, errors, integrated_brier_score, kaplan_meier
 
 
 def samples(seed, grid):
@@ -147,7 +147,7 @@ def test_censoring_does_not_bias_it():
 def test_the_block_size_does_not_matter(monkeypatch, block):
     _, test, times, survival = samples(1, None)
     expected = brier_score(survival, times, time=test.time, event=test.event).values
-    monkeypatch.setattr(brier, "_BLOCK", block)
+    monkeypatch.setattr(errors, "_BLOCK", block)
     result = brier_score(survival, times, time=test.time, event=test.event).values
     np.testing.assert_allclose(result, expected, rtol=1e-13)
 

@@ -18,8 +18,8 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
-from xcal.metrics.competing import aalen_johansen, fit_aalen_johansen, incidence_pseudo_values
 from xcal.metrics.concordance import concordance_at
+from xcal.metrics.observed import aalen_johansen, fit_aalen_johansen
 from xcal.metrics.pseudo_values import jackknife
 
 
@@ -71,7 +71,7 @@ class TestAgainstR:
     def test_pseudo_values_are_those_of_the_package(self, competing_risks, validation, of):
         expected = pd.read_csv(competing_risks / f"pseudo_cause{of}_t5.csv")
         time, cause = validation["time"].to_numpy(), validation["cause"].to_numpy()
-        found = incidence_pseudo_values(of_cause(time, cause, of), 5.0)
+        found = jackknife(of_cause(time, cause, of), 5.0)
         np.testing.assert_allclose(np.sort(found), np.sort(expected["pseudo"]), atol=2e-12)
 
     @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ class TestLaws:
                 without = [
                     fit_aalen_johansen(np.delete(time, i), np.delete(cause, i), 3).at(at, of=of) for i in range(n)
                 ]
-                found = incidence_pseudo_values(of_cause(time, cause, of), at)
+                found = jackknife(of_cause(time, cause, of), at)
                 np.testing.assert_allclose(found, n * whole - (n - 1) * np.array(without), atol=1e-12)
 
     @pytest.mark.parametrize("weighted", [False, True])
@@ -164,14 +164,14 @@ class TestLaws:
                 total -= weight[here].sum()
             return incidence
 
-        found = incidence_pseudo_values(outcome, at, seen=0.5, weights=w)
+        found = jackknife(outcome, at, seen=0.5, weights=w)
         for i in range(0, n, 7):
             up, down = w.copy(), w.copy()
             up[i], down[i] = w[i] + 1e-5, w[i] - 1e-5
             slope = (estimate(up) - estimate(down)) / 2e-5
             assert found[i] == pytest.approx(estimate(w) + w.sum() * slope, abs=1e-6)
         if not weighted:
-            jack = incidence_pseudo_values(outcome, at, seen=0.5)
+            jack = jackknife(outcome, at, seen=0.5)
             for i in range(0, n, 7):
                 without = np.ones(n)
                 without[i] = 0.0
@@ -237,7 +237,7 @@ class TestLaws:
             curves.error_at(km.times[left], of=1), np.sqrt(km.variance(km.times[left])), rtol=1e-9, atol=1e-12
         )
         for at in (2.0, 7.0):
-            found = incidence_pseudo_values(of_cause(time, cause, 1), at)
+            found = jackknife(of_cause(time, cause, 1), at)
             np.testing.assert_allclose(found, jackknife(Outcome(time, cause > 0), at), atol=1e-12)
 
     def test_errors_are_the_spread_of_the_influences(self):
@@ -253,7 +253,7 @@ class TestLaws:
             influence.append((high - low) / (2 * step))
         curves = fit_aalen_johansen(time, cause, 2)
         assert curves.error_at(at, of=2) == pytest.approx(np.sqrt(np.square(influence).sum()), rel=1e-6)
-        pseudo = incidence_pseudo_values(of_cause(time, cause, 2), at, weights=np.ones(n))
+        pseudo = jackknife(of_cause(time, cause, 2), at, weights=np.ones(n))
         np.testing.assert_allclose(pseudo, curves.at(at, of=2) + n * np.array(influence), atol=1e-6)
 
     def test_whole_weights_are_rows_that_stand_several_times(self):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.metrics.simulate import survival_data
 from xcal.metrics import cox_ici, integrated_calibration_index
-from xcal.metrics.ici import LocalLines, index_of, smooth_calibration
+from xcal.metrics.calibration_curve import LocalLines, index_of, smooth_calibration
 
 
 def loess(p, y, at, span=1 / 3):

@@ -50,6 +50,23 @@ def test_the_band_holds_the_curve_and_needs_a_generator():
         decision_curve(p, THRESHOLDS, **given)
 
 
+def test_the_band_is_that_of_a_mean_where_nobody_is_censored():
+    """Net benefit is then the mean of what each patient adds: 1 for a true alarm, -t / (1 - t) for a false one."""
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0.1, 0.9, 400)
+    happened = rng.uniform(size=400) < p
+    limits = np.array([0.3, 0.6])
+    rows = {"at": 1.0, "time": np.where(happened, 0.5, 2.0), "event": np.ones(400)}
+    curve = decision_curve(p, limits, **rows, n_bootstrap=3000, generator=rng)
+    for k, t in enumerate(limits):
+        added = (p >= t) * np.where(happened, 1.0, -t / (1 - t))
+        reach = 1.959964 * added.std() / 20
+        assert curve.model[k] == pytest.approx(added.mean())
+        assert (curve.lower[k], curve.upper[k]) == pytest.approx(
+            (added.mean() - reach, added.mean() + reach), abs=0.05 * reach
+        )
+
+
 @pytest.mark.parametrize(("value", "message"), [([0.0, 0.5], "above 0 and below 1"), ([0.5, 0.4], "strictly increas")])
 def test_impossible_thresholds_are_refused(value, message):
     with pytest.raises(ValueError, match=rf"^thresholds: expected .*{message}"):

@@ -10,8 +10,7 @@ from scipy.integrate import quad
 
 from tests.metrics.simulate import survival_data
 from xcal.data.surv import Outcome
-from xcal.metrics.censoring import CensoringModel, fit_censoring
-from xcal.metrics.pseudo_values import doubly_robust, jackknife
+from xcal.metrics.pseudo_values import CensoringModel, doubly_robust, fit_censoring, jackknife
 
 
 def without_each(time, event, at):

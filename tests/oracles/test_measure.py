@@ -19,10 +19,8 @@ from SurvivalEVAL.evaluations.calibration import d_calibration as survivaleval_d
 from SurvivalEVAL.evaluations.calibration.distributional.km_calibration import km_calibration as survivaleval_km
 from SurvivalEVAL.evaluations.calibration.single_time.one_calibration import one_calibration as survivaleval_one
 
-from tests.validation.simulate import HORIZONS, TIMES, sample
+from tests.validation.simulate import HORIZONS, TIMES, measure, sample
 from xcal.metrics import one_calibration
-from xcal.validation.measure import measure
-from xcal.validation.rows import read_rows
 
 
 @pytest.fixture(scope="module", params=[None, 0.125], ids=["distinct times", "tied times"])
@@ -39,7 +37,7 @@ def given(request):
     keep[np.flatnonzero(keep & ~latest)[: keep.sum() % 10]] = False  # ten equal risk groups
     p = rows.predictions
     p = replace(p, n=int(keep.sum()), survival=p.survival[keep], nll=p.nll[keep])
-    return replace(rows, time=rows.time[keep], event=rows.event[keep], predictions=p)
+    return rows.but(time=rows.time[keep], event=rows.event[keep], predictions=p, covariates=())
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +96,7 @@ def test_lifelines(given, values):
 
 
 def test_survival_eval(given, values):
-    rows, _ = read_rows(given)
+    rows = given.rows
     _, _, counts = survivaleval_d_calibration(1 - rows.cdf, rows.event, num_bins=10)
     expected = np.square(counts / rows.n - 0.1).sum()
     assert values["d_calibration", None].value == pytest.approx(expected, abs=1e-9)

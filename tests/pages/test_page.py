@@ -167,7 +167,7 @@ def hostile_page():
         Table(HOSTILE, (HOSTILE, "b"), ((HOSTILE, (HOSTILE, 2.0, HOSTILE)),), filterable=True),
         Copyable(HOSTILE, HOSTILE),
         Download(HOSTILE, HOSTILE, HOSTILE),
-        Checklist(HOSTILE, (ChecklistItem(HOSTILE, HOSTILE, "yes", HOSTILE),)),
+        Checklist(HOSTILE, (ChecklistItem(HOSTILE, HOSTILE, "audit", HOSTILE),)),
         Row((Stack((Text(HOSTILE),)), Text("b"))),
         Selector("one", HOSTILE, (HOSTILE, "b"), "list"),
         Selector("two", HOSTILE, (HOSTILE, "b"), "slider"),

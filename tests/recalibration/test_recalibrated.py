@@ -27,8 +27,8 @@ from xcal.estimators import make_survival_pipeline
 from xcal.interop import ModelPredictions, read_model, register
 from xcal.interop.reading import unregister
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.reading import _inverted, folds, own_values, quantile_at
-from xcal.recalibration.registry import METHODS, labels_of
+from xcal.recalibration.reading import _inverted, folds, labels_of, own_values, quantile_at
+from xcal.recalibration.registry import METHODS
 
 N = 300
 FAST = {"epochs": 15, "hidden": (8,), "progress": False}

@@ -12,9 +12,8 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.distributions import Categorical, family
 from xcal.objectives import CensoredCRPS, nll, survival_crps, with_slopes
-from xcal.training.config import TrainingConfig
 from xcal.training.path import fit_path
-from xcal.training.problem import Problem, by_autograd
+from xcal.training.problem import Problem, TrainingConfig, by_autograd
 from xcal.training.rows import epoch_edges, epoch_order, prepared, take
 from xcal_paper.published import published_nll
 

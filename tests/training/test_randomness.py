@@ -12,7 +12,7 @@ from tests.training.simulate import N_INPUTS, same_state, simulated_rows
 from xcal.distributions import family
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.stack import OwnNumbers, draws, seeded, shared_numbers
+from xcal.training.stack import OwnNumbers, SeedOfRows, draws, seeded, shared_numbers
 
 ROWS, HELD_OUT = simulated_rows(300), simulated_rows(100, seed=1)
 CONFIG = TrainingConfig(epochs=3, batch_size=100)
@@ -86,6 +86,26 @@ def test_own_numbers_are_those_of_torchs_generator(name):
         own = DRAWS[name]()
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(own, by_torch(DRAWS[name], 11))
+
+
+def test_quick_dropout_leaves_out_the_share_that_is_asked_for():
+    rows, p = torch.ones(500, 400), 0.3
+
+    def noise(seed):
+        with OwnNumbers(seed, quick=True):
+            return functional.dropout(rows, p)
+
+    first, second, again = noise(11), noise(12), noise(11)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    out = (first == 0).double()
+    error = (p * (1 - p) / out.numel()) ** 0.5
+    assert out.mean().item() == pytest.approx(p, abs=4 * error)
+    assert (out * (second == 0)).mean().item() == pytest.approx(p * p, abs=4 * (p**2 * (1 - p**2) / out.numel()) ** 0.5)
+    torch.testing.assert_close(first[first > 0].unique(), torch.tensor([1 / (1 - p)]), rtol=1e-4, atol=0)
+    # Some rows of a batch, whose others are with other processes, are treated as they are with all.
+    with OwnNumbers(SeedOfRows(11, 5, 500, torch.tensor([7, 3])), quick=True):
+        assert torch.equal(functional.dropout(rows[:2], p), first[[7, 3]])
 
 
 def test_a_generator_that_a_user_gives_is_used():

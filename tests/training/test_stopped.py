@@ -1,5 +1,7 @@
 """Models that have stopped cost no more steps, and change nothing for the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -65,3 +67,18 @@ def test_a_part_is_trained_as_long_as_one_of_its_models_is(monkeypatch):
     assert [calls["step"].count(seed) for seed in range(3)] == (batches * ended).tolist()
     # A part that stops in an epoch is validated at its end, as the values of that epoch are what stops it.
     assert len(calls["validation"]) == ended.sum()
+
+
+@pytest.mark.parametrize("mode", ["stacked", "sequential"])
+def test_the_last_epoch_is_kept_without_a_look_at_the_validation_rows_before_it(monkeypatch, mode):
+    config = TrainingConfig(epochs=3, batch_size=100, quick_dropout=True)
+    best = fitted(config=config, mode=mode, lambdas=(0,))
+    assert (best.best_epoch == 2).all()  # so that both keep the same
+    calls = counted(monkeypatch)
+    last = fitted(config=replace(config, keep="last"), mode=mode, lambdas=(0,))
+    assert len(calls["validation"]) == 3
+    assert (last.best_epoch == 2).all()
+    assert np.isnan(last.history.total[:2]).all()
+    np.testing.assert_array_equal(last.history.total[2], best.history.total[2])
+    for model in range(3):
+        assert same_state(last.network(model).state_dict(), best.network(model).state_dict())

@@ -109,7 +109,7 @@ def test_the_score_is_the_integrated_brier_score_of_scikit_survival():
     got = scored(table, {})
     fold = table.folds[0]
     model = clone(PATH).fit(X[fold.train], y[fold.train]).select()
-    from xcal.metrics.times import supported_until
+    from xcal.validation.arguments import supported_until
 
     last = supported_until(table.time, table.event)
     test = y[fold.test]

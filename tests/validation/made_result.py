@@ -10,6 +10,7 @@ import numpy as np
 
 from xcal.calibration import d_calibration
 from xcal.metrics import brier_score, concordance_index, integrated_calibration_index, kaplan_meier
+from xcal.metrics.spec import Skipped
 from xcal.validation.result import (
     AuditResult,
     AuditValue,
@@ -25,7 +26,6 @@ from xcal.validation.result import (
     PPCurve,
     RiskDistribution,
     Sentence,
-    Skipped,
     Verdict,
     WorstSubgroup,
 )

@@ -6,8 +6,8 @@ import pytest
 
 import xcal
 from tests.metrics.simulate import survival_data
-from xcal.metrics import times as horizons
-from xcal.validation import sample as checks
+from tests.validation.simulate import Given, measure
+from xcal.validation import arguments as checks
 from xcal.validation.audit import shown_progress
 
 TIMES = np.linspace(0.1, 2.5, 12)
@@ -145,15 +145,15 @@ def test_bad_outcomes_and_predictions(rows, y):
 def test_default_horizons_lie_where_rows_are():
     rng = np.random.default_rng(0)
     time, event = rng.exponential(1000, 5000), rng.uniform(size=5000) < 0.5
-    found = horizons.default_horizons(time, event)
-    limit = horizons.supported_until(time, event)
+    found = checks.default_horizons(time, event)
+    limit = checks.supported_until(time, event)
     assert np.count_nonzero(time >= limit) >= 250
     quartiles = np.quantile(time[event & (time <= limit)], [0.25, 0.5, 0.75])
     # Readable numbers are at most a third apart: the closest one is within a sixth.
     assert np.allclose(found, quartiles, rtol=1 / 6)
     assert all(float(f"{t:.2g}") == t for t in found)
-    assert horizons.default_horizons(time, event, end=100.0).max() <= 100
-    assert horizons.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
+    assert checks.default_horizons(time, event, end=100.0).max() <= 100
+    assert checks.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
 
 
 def test_resamples_stay_within_a_minute_of_work():
@@ -188,13 +188,11 @@ def test_a_progress_that_cannot_be_told():
 
 def test_rows_past_the_end_of_the_curves_count_as_censored_also_where_f_is_exact(rows):
     from xcal.interop import ModelPredictions
-    from xcal.validation.measure import measure
-    from xcal.validation.sample import Sample
 
     end = 1.0
     cdf = -np.expm1(-rows.rate * np.minimum(rows.time, end))
     found = ModelPredictions("m", "none", 240, survival=rows.survival([0.5, end]), times=np.array([0.5, end]), cdf=cdf)
-    sample = Sample(rows.time, rows.event, found, np.array([0.5]), np.array([0.5]))
+    sample = Given(rows.time, rows.event, found, np.array([0.5]), np.array([0.5]))
     value = next(v.value for v in measure(sample, n_bootstrap=0).values if v.metric == "d_calibration")
     expected = xcal.d_calibration(cdf, rows.event & (rows.time <= end)).value
     assert value == pytest.approx(expected, rel=1e-12)

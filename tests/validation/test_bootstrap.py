@@ -7,14 +7,15 @@ import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
-from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
+from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, by_key, measure, sample
 from xcal import _devices as _threads
+from xcal.data.surv import Outcome
 from xcal.metrics import concordance_index, evaluate
+from xcal.metrics.estimates import Draws, Estimates, _scaled, bootstrap, estimates
 from xcal.metrics.intervals import true_square
-from xcal.validation.bootstrap import Draws, _counts, _scaled, bootstrap
-from xcal.validation.estimates import Estimates, estimate
-from xcal.validation.measure import measure
-from xcal.validation.rows import read_rows
+from xcal.metrics.of_rows import Asked
+from xcal.metrics.resamples import drawn_by_seed
+from xcal.metrics.spec import METRICS, Key
 
 LEVEL = 0.9
 # Intervals by formula, and values that are no estimates of their own.
@@ -30,35 +31,34 @@ def given():
 
 @pytest.fixture(scope="module")
 def draws(given):
-    rows, _ = read_rows(given)
-    found = estimate(rows, level=LEVEL, seed=0)
-    return rows, found, bootstrap(rows, found, n_bootstrap=70, seed=5, thresholds=THRESHOLDS)
+    rows = given.rows
+    found = estimates(rows, [name for name, one in METRICS.items() if one.audited], Asked(LEVEL))
+    return rows, found, bootstrap(rows, found, 70, 5, thresholds=THRESHOLDS)
 
 
 def test_a_draw_is_the_metric_of_the_rows_drawn(given, draws):
     rows, _, drawn = draws
     p = given.predictions
     for number in (0, 69):
-        counts = _counts(rows, range(number, number + 1), 5)[0]
+        counts = drawn_by_seed(rows.order, None, 5)(number)
         assert counts.sum() == 200
         own = np.repeat(rows.order, counts.astype(int))
         scores = evaluate(
             time=given.time[own], event=given.event[own], survival=p.survival[own], times=TIMES, at=HORIZONS[1]
         )
-        pairs = {"concordance_harrell": ("harrell", None), "concordance_uno": ("uno", None)}
-        pairs |= {"concordance_antolini": ("antolini", None), "brier": ("brier", HORIZONS[1])}
-        pairs |= {"integrated_brier": ("ibs", None), "d_calibration": ("d_calibration", None)}
+        pairs = {"harrell": Key("harrell"), "uno": Key("uno"), "antolini": Key("antolini")}
+        pairs |= {"brier": Key("brier", HORIZONS[1]), "ibs": Key("ibs"), "d_calibration": Key("d_calibration")}
         for theirs, key in pairs.items():
             assert drawn.values[key][number] == pytest.approx(scores[theirs].value, abs=1e-8), theirs
-        assert drawn.values["nll", None][number] == pytest.approx(p.nll[own].mean(), rel=1e-12)
+        assert drawn.values[Key("nll")][number] == pytest.approx(p.nll[own].mean(), rel=1e-12)
         # Of what rests on pseudo-values a draw is that of the rows drawn to first order.
         for theirs, key in (("oe", "oe"), ("slope", "slope"), ("ici", "ici")):
-            assert drawn.values[key, HORIZONS[1]][number] == pytest.approx(scores[theirs].value, abs=0.08), theirs
+            assert drawn.values[Key(key, HORIZONS[1])][number] == pytest.approx(scores[theirs].value, abs=0.08), theirs
 
 
 def test_every_value_has_draws_but_those_by_formula_alone_and_p_values(draws):
     _, found, drawn = draws
-    without = {name for name, horizon in found.values if (name, horizon) not in drawn.values}
+    without = {key.metric for key in found.values if key not in drawn.values}
     assert without == {
         *("cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
         *("one_calibration_p", "d_calibration_p", "e50", "e90", "emax", "ici_excess", "d_calibration_excess"),
@@ -69,13 +69,13 @@ def test_every_value_has_draws_but_those_by_formula_alone_and_p_values(draws):
 
 def test_intervals_are_standard_errors_on_a_scale_or_those_of_a_distance(given, draws):
     _, found, drawn = draws
-    values = {(v.metric, v.horizon): v for v in measure(given, level=LEVEL, n_bootstrap=70, seed=5).values}
+    values = by_key(measure(given, level=LEVEL, n_bootstrap=70, seed=5).values)
     harrell = values["harrell", None]
-    error = logit(drawn.values["harrell", None]).std(ddof=1)
+    error = logit(drawn.values[Key("harrell")]).std(ddof=1)
     expected = norm(logit(harrell.value), error).interval(LEVEL)
     np.testing.assert_allclose(logit([harrell.lower, harrell.upper]), expected, rtol=1e-12)
     for name in ("d_calibration_km", "km_calibration"):
-        known = true_square(found.values[name, None], drawn.along[name, None], drawn.squares[name, None], LEVEL)
+        known = true_square(found.values[Key(name)], drawn.along[Key(name)], drawn.squares[Key(name)], LEVEL)
         shown, excess = values[name, None], values[f"{name}_excess", None]
         np.testing.assert_allclose([shown.lower, shown.upper], [known.lower, known.upper], rtol=1e-9)
         np.testing.assert_allclose([excess.value, excess.lower], [known.excess, known.lower], rtol=1e-9)
@@ -99,7 +99,7 @@ def test_the_result_depends_on_the_seed_and_not_on_the_threads(given, monkeypatc
 
 def test_progress_comes_to_the_end(given):
     seen = []
-    grouped = replace(given, groups={"half": np.where(np.arange(200) < 100, "first", "second")})
+    grouped = given.but(groups={"half": np.where(np.arange(200) < 100, "first", "second")})
     measure(grouped, n_bootstrap=70, progress=lambda done, total: seen.append((done, total)))
     done, totals = zip(*seen, strict=True)
     assert set(totals) == {70 * 400}
@@ -122,9 +122,9 @@ def test_two_models_are_drawn_on_the_same_rows(given):
     again = replace(given, predictions=replace(given.predictions, survival=given.predictions.survival**2))
     first, second = (measure(s, n_bootstrap=20, seed=1).draws for s in (given, again))
     # A power of the curves leaves the order of the rows as it is, at every time.
-    np.testing.assert_allclose(first["antolini", None, None], second["antolini", None, None], rtol=1e-12)
-    np.testing.assert_allclose(first["auc", HORIZONS[0], None], second["auc", HORIZONS[0], None], rtol=1e-12)
-    assert not np.allclose(first["mean_risk", HORIZONS[0], None], second["mean_risk", HORIZONS[0], None])
+    np.testing.assert_allclose(first[Key("antolini")], second[Key("antolini")], rtol=1e-12)
+    np.testing.assert_allclose(first[Key("auc", HORIZONS[0])], second[Key("auc", HORIZONS[0])], rtol=1e-12)
+    assert not np.allclose(first[Key("mean_risk", HORIZONS[0])], second[Key("mean_risk", HORIZONS[0])])
 
 
 def test_single_precision_changes_no_more_than_its_digits():
@@ -137,7 +137,7 @@ def test_single_precision_changes_no_more_than_its_digits():
 
 def test_training_rows_give_the_weights():
     rng = np.random.default_rng(3)
-    train = {"training_time": rng.exponential(size=300) + 0.5, "training_event": rng.uniform(size=300) < 0.3}
+    train = {"training": Outcome(rng.exponential(size=300) + 0.5, rng.uniform(size=300) < 0.3)}
     own, other = sample(200, groups=False), sample(200, groups=False, **train)
     a, b = (measure(s, n_bootstrap=20) for s in (own, other))
     table = {(v.metric, v.horizon): v.value for v in b.values}
@@ -148,7 +148,7 @@ def test_training_rows_give_the_weights():
         event=own.event,
         risk=1 - own.predictions.survival[:, 3],
         method="uno",
-        censoring=read_rows(other)[0].censoring,
+        censoring=other.rows.censoring,
     )
     assert table["uno", None] == pytest.approx(expected.value, rel=1e-9)
 
@@ -172,7 +172,7 @@ def test_intervals_from_a_part_of_the_rows_are_as_wide_as_those_from_all():
         # The end of an interval from 100 resamples is uncertain by about 15 % of its distance.
         assert (b.upper - b.value) == pytest.approx(a.upper - a.value, rel=0.6), a
     for name in ("oe", "slope", "ici"):
-        key = (name, float(HORIZONS[1]), None)
+        key = Key(name, float(HORIZONS[1]))
         assert part.draws[key].std() == pytest.approx(whole.draws[key].std(), rel=0.35), name
     for a, b in zip(whole.decision, part.decision, strict=True):
         assert np.median(b.upper - b.lower) == pytest.approx(np.median(a.upper - a.lower), rel=0.3)
@@ -184,7 +184,7 @@ def test_what_a_part_differs_by_is_scaled_as_the_deviations_of_its_bins_are():
     noise, along, scale = rng.normal(size=(50, 6)), rng.normal(size=6), 0.3
     along /= np.linalg.norm(along)
     drawn, benefit = rng.normal(5, 1, size=50), rng.normal(2, 1, size=(50, 3))
-    distance, value = ("d_calibration", None), ("auc", 1.0)
+    distance, value = Key("d_calibration"), Key("auc", 1.0)
     draws = Draws(
         50,
         {value: drawn},
@@ -204,6 +204,6 @@ def test_what_a_part_differs_by_is_scaled_as_the_deviations_of_its_bins_are():
 def test_a_part_of_the_rows_is_the_same_for_two_models(given):
     again = replace(given, predictions=replace(given.predictions, survival=given.predictions.survival**2))
     first, second = (measure(s, n_bootstrap=20, most_rows=100, seed=1).draws for s in (given, again))
-    key = ("antolini", None, None)
+    key = Key("antolini")
     np.testing.assert_allclose(first[key], second[key], rtol=1e-12)
     assert first[key].std() > 0

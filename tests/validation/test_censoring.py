@@ -6,11 +6,10 @@ import pytest
 from studies._laws import draw, grid, survival
 
 import xcal
+from tests.validation.simulate import Given
 from xcal.calibration.subgroups import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.validation.for_whom import dependent_censoring
-from xcal.validation.rows import read_rows
-from xcal.validation.sample import Sample
 
 
 def audited(law="proportional", n=1500, *, censored=0.6, depends=True, seed=0, power=1.0, **options):
@@ -74,7 +73,7 @@ def test_the_test_of_censoring_holds_its_level():
     for seed in range(100):
         x, time, event = draw("proportional", 200, 0.6, False, [seed, 7])
         predictions = ModelPredictions("m", "none", 200, risk=x[:, 0].argsort() / 200, risk_horizon=0.5)
-        rows, _ = read_rows(Sample(time, event, predictions, np.array([0.5]), np.empty(0)))
+        rows = Given(time, event, predictions, np.array([0.5])).rows
         columns = tuple(Column(str(k), x[rows.order, k]) for k in range(3))
         rejected += dependent_censoring(rows, columns, "auto")[0].corrected
     assert rejected <= 5  # 1 % of 100 is one

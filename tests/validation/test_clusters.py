@@ -1,19 +1,16 @@
 """Audits of rows that depend on each other: whole clusters are drawn and counted."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tests.validation.simulate import HORIZONS, TIMES, sample
+from tests.validation.simulate import HORIZONS, TIMES, measure, sample
 from xcal import audit
 from xcal.calibration.bins import as_clusters
 from xcal.interop.predictions import ModelPredictions
-from xcal.validation.bootstrap import _counts, _part
-from xcal.validation.measure import measure
-from xcal.validation.result import Skipped
-from xcal.validation.rows import read_rows
+from xcal.metrics.estimates import _part
+from xcal.metrics.resamples import drawn_by_seed
+from xcal.metrics.spec import Key, Skipped
 
 COPIES = 4
 
@@ -25,12 +22,8 @@ def several(one, copies=COPIES):
     predictions = ModelPredictions(
         p.model, p.library, again.size, survival=p.survival[again], times=p.times, interpolation=p.interpolation
     )
-    return replace(
-        one,
-        time=one.time[again],
-        event=one.event[again],
-        predictions=predictions,
-        clusters=as_clusters(again, again.size),
+    return one.but(
+        time=one.time[again], event=one.event[again], predictions=predictions, clusters=as_clusters(again, again.size)
     )
 
 
@@ -38,14 +31,14 @@ def several(one, copies=COPIES):
 def both():
     one = sample(120, too_fast=1.3, groups=False, covariates=())
     # Bins of few events would be merged, and copies make them many.
-    return [measure(replace(rows, min_cell=0), n_bootstrap=40, seed=2) for rows in (one, several(one))]
+    return [measure(rows.but(min_cell=0), n_bootstrap=40, seed=2) for rows in (one, several(one))]
 
 
 def test_copies_of_a_row_say_nothing_new(both):
     one, copied = both
     # Ties among copies change what concordance counts, so it is not compared.
     for metric in ("brier", "mean_risk", "ibs", "ipa", "d_calibration", "km_calibration"):
-        keys = [key for key in one.draws if key[0] == metric]
+        keys = [key for key in one.draws if key.metric == metric]
         assert keys
         for key in keys:
             np.testing.assert_allclose(copied.draws[key], one.draws[key], rtol=1e-9, atol=1e-12)
@@ -59,7 +52,7 @@ def test_copies_of_a_row_say_nothing_new(both):
 def test_no_interval_supposes_independent_rows(both):
     _, copied = both
     alone, values = ({(v.metric, v.horizon): v for v in found.values} for found in both)
-    drawn, found = copied.draws["observed_risk", HORIZONS[1], None], values["observed_risk", HORIZONS[1]]
+    drawn, found = copied.draws[Key("observed_risk", HORIZONS[1])], values["observed_risk", HORIZONS[1]]
     assert (found.lower, found.upper) == pytest.approx(norm(found.value, drawn.std(ddof=1)).interval(0.95))
     # By formula, with the squares of cluster sums: as wide as without the copies.
     for name in ("oe", "slope", "intercept"):
@@ -75,8 +68,9 @@ def test_no_interval_supposes_independent_rows(both):
 
 def test_whole_clusters_are_drawn_and_the_same_for_every_model():
     given = sample(90, groups=False, clusters=as_clusters(np.arange(90) // 5, 90))
-    rows, _ = read_rows(given)
-    counts = _counts(rows, range(3), 7)
+    rows = given.rows
+    draw = drawn_by_seed(rows.order, rows.clusters, 7)
+    counts = np.array([draw(number) for number in range(3)])
     in_sample = np.empty_like(counts)
     in_sample[:, rows.order] = counts
     assert (in_sample.reshape(3, 18, 5) == in_sample.reshape(3, 18, 5)[:, :, :1]).all()
@@ -88,7 +82,7 @@ def test_whole_clusters_are_drawn_and_the_same_for_every_model():
 def test_more_rows_than_are_resampled_are_cut_by_clusters():
     given = several(sample(300, groups=False, covariates=()))
     found, whole = (measure(given, n_bootstrap=30, most_rows=most) for most in (400, None))
-    key = ("mean_risk", HORIZONS[1], None)
+    key = Key("mean_risk", HORIZONS[1])
     ratio = found.draws[key].std() / whole.draws[key].std()
     assert 0.5 < ratio < 2  # scaled to all rows
 

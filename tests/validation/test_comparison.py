@@ -11,7 +11,7 @@ from studies import audit_coverage
 
 import xcal
 from tests.metrics.simulate import survival_data
-from xcal.metrics.spec import VALUES
+from xcal.metrics.spec import VALUES, Key
 from xcal.validation import comparison
 from xcal.validation.result import AuditValue
 
@@ -112,12 +112,12 @@ def test_words_allow_for_the_number_of_lines():
     single, any_clear, real = [], [], []
     for shift in np.repeat([0.0, 6.0], 300):
         main = [value for value in VALUES.values() if value.main]
-        keys = [(value.metric, 1.0 if value.at_horizon else None, None) for value in main]
+        keys = [Key(value.metric, 1.0 if value.at_horizon else None) for value in main]
         found, draws = [], {}
         for k, key in enumerate(keys):
             noise = rng.normal() + (shift if k == 0 else 0.0)
             draws[key] = noise + rng.normal(size=200)
-            found.append(AuditValue(*key, noise, *np.quantile(draws[key], [0.025, 0.975])))
+            found.append(AuditValue(key.metric, key.horizon, None, noise, *np.quantile(draws[key], [0.025, 0.975])))
         clear = comparison._clear(Audited({key: np.zeros(200) for key in keys}), Audited(draws), tuple(found))
         if shift:
             real.append(keys[0] in clear)

@@ -16,13 +16,13 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
-from xcal.metrics.auc import CountedAUC, brier_scores, integrated, null_brier_scores
+from xcal.metrics.auc import CountedAUC, CountedValues
 from xcal.metrics.concordance import antolini_indices, uno_weights
-from xcal.metrics.net_benefit import CountedBenefit, CountedValues
+from xcal.metrics.errors import brier_scores, integrated_scores, null_brier_scores
+from xcal.metrics.net_benefit import CountedBenefit, benefit_of_values
 from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
-from xcal.metrics.times import Block, Timeline
-from xcal.validation.rows import read_rows
+from xcal.metrics.resamples import Block, Timeline
 
 N = 150
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
@@ -32,16 +32,15 @@ class Case:
     """Rows, several resamples of them, and the repeated rows of each."""
 
     def __init__(self, *, grid, training, interpolation="linear", risk_digits=None):
-        self.rows, _ = read_rows(
-            sample(N, seed=3, too_fast=1.3, grid=grid, groups=False, interpolation=interpolation, last_seen="exact")
-        )
+        given = {"grid": grid, "groups": False, "interpolation": interpolation, "last_seen": "exact"}
+        self.rows = sample(N, seed=3, too_fast=1.3, **given).rows
         if training:
             rng = np.random.default_rng(9)
             other = survival_data(80, rng=rng, grid=grid)
             self.censoring = kaplan_meier(time=other.time, event=other.event, of="censoring")
         else:
             self.censoring = None
-        self.line = Timeline(self.rows.time, self.rows.event, self.censoring)
+        self.line = Timeline(self.rows.outcome, self.censoring)
         rng = np.random.default_rng(4)
         counts = [np.ones(N), *(np.bincount(rng.integers(N, size=N), minlength=N) for _ in range(5))]
         # Few rows drawn many times: follow-up that ends early, ties in everything.
@@ -123,7 +122,7 @@ def test_brier_scores(case):
         for rows in case.repeated()
     ]
     held(scores, [i.curve.values for i in integrals])
-    held(integrated(scores, TIMES), [i.value for i in integrals])
+    held(integrated_scores(scores, TIMES), [i.value for i in integrals])
 
 
 def test_observed_risk(case):
@@ -150,7 +149,7 @@ def test_values_from_pseudo_values_are_those_of_the_outcomes_where_nobody_is_cen
     risk = data.probability(h, 1.3) if digits is None else np.round(data.probability(h, 1.3), digits)
     counts = np.array([np.ones(N), *(np.bincount(rng.integers(N, size=N), minlength=N) for _ in range(4))])
     core = CountedValues(risk, (data.time <= h).astype(float))
-    found, benefit = core.accuracy(counts), core.benefit(counts, THRESHOLDS)
+    found, benefit = core.accuracy(counts), benefit_of_values(risk, (data.time <= h) * 1.0, counts, THRESHOLDS)
     for k, own in enumerate(np.repeat(np.arange(N), line.astype(int)) for line in counts):
         outcome = {"time": data.time[own], "event": happened[own]}
         scaled = scaled_brier_score(1 - risk[own], h, **outcome)
@@ -177,6 +176,19 @@ def test_masses_of_d_calibration(case, heavy):
     held(uniform_masses(case.block, bins), theirs["uniform"])
     held(km, theirs["km"])
     held(ipcw, theirs["ipcw"])
+
+
+def test_masses_of_tied_values_and_of_a_resample_without_an_event(case):
+    """Redistribution stops within a tie whose row may not be drawn, or where nobody has an event."""
+    cdf = np.round(case.rows.cdf, 1)
+    first = int(np.argmin(cdf))
+    without = case.block.counts[np.argmax(case.block.counts[1:, first]) + 1] == 0
+    event = without & (cdf > 0.3)
+    assert event.any()
+    assert not without[first]
+    found = CountedRedistribution(bin_shares(cdf, event), event, cdf).masses(case.block)
+    theirs = [d_calibration(cdf[rows], event[rows], method="km", p_value=None).histogram for rows in case.repeated()]
+    held(found, theirs)
 
 
 @pytest.mark.parametrize("interpolation", ["linear", "previous"])

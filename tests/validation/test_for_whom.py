@@ -12,9 +12,9 @@ import xcal
 from tests.validation.made_result import made_result
 from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome
+from xcal.validation.arguments import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
 from xcal.validation.for_whom import _parts
 from xcal.validation.result import AuditValue, DataSummary
-from xcal.validation.sample import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
 from xcal.validation.verdict import faintly_given_covariates, given_covariates, judge
 
 TIMES = np.linspace(0.02, 4, 120)
@@ -291,6 +291,20 @@ def test_a_category_whose_labels_are_numbers_is_one():
     found = xcal.audit(cdf=u, y=(u + 1, np.ones(300)), covariates=pd.DataFrame({"clinic": clinic}), n_bootstrap=0)
     names = {part.name for part in found.measured.for_whom.parts}
     assert "clinic = 7" in names
+
+
+def test_arrays_are_tables_of_columns():
+    rng = np.random.default_rng(5)
+    u = rng.uniform(size=150)
+    given = {"cdf": u, "y": (u + 0.5, np.ones(150)), "n_bootstrap": 0}
+    for shape, names in (((150,), ("x0",)), ((150, 2), ("x0", "x1"))):
+        for where in ("covariates", "X"):
+            found = xcal.audit(**given, **{where: rng.normal(size=shape)})
+            assert found.measured.for_whom.columns == names
+    for shape in ((150, 0), (150, 2, 2)):
+        with pytest.raises(ValueError, match=r"covariates: expected a table, a mapping .*, got ndarray"):
+            xcal.audit(**given, covariates=rng.normal(size=shape))
+        assert xcal.audit(**given, X=rng.normal(size=shape)).measured.for_whom is None
 
 
 def test_the_share_that_labels_explain_is_the_adjusted_r_squared():

@@ -6,16 +6,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tests.validation.simulate import HORIZONS, TIMES, sample
+from tests.validation.simulate import HORIZONS, TIMES, measure, sample
 from xcal import d_calibration
 from xcal.calibration.significance import holm
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index, evaluate, observed_expected
 from xcal.metrics.pit import bin_shares, redistributed_variance, uniform_variance
-from xcal.metrics.spec import VALUES
-from xcal.validation.measure import measure
-from xcal.validation.result import Skipped
-from xcal.validation.rows import MIN_EVENTS
+from xcal.metrics.spec import VALUES, Skipped
+from xcal.validation.arguments import MIN_EVENTS
 
 OF_HORIZON = {
     *("auc", "brier", "ipa", "oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),
@@ -70,9 +68,9 @@ def test_every_metric_is_there_once_for_each_horizon_and_group(measured):
 def test_values_are_those_of_evaluate_whatever_the_order_of_the_rows(rows, measured):
     p = rows.predictions
     scores = evaluate(time=rows.time, event=rows.event, survival=p.survival, times=p.times, at=HORIZONS[1])
-    pairs = {"concordance_harrell": ("harrell", None), "concordance_uno": ("uno", None)}
-    pairs |= {"concordance_antolini": ("antolini", None), "brier": ("brier", HORIZONS[1])}
-    pairs |= {"integrated_brier": ("ibs", None), "d_calibration": ("d_calibration", None)}
+    pairs = {"harrell": ("harrell", None), "uno": ("uno", None)}
+    pairs |= {"antolini": ("antolini", None), "brier": ("brier", HORIZONS[1])}
+    pairs |= {"ibs": ("ibs", None), "d_calibration": ("d_calibration", None)}
     pairs |= {"one_calibration_p": ("one_calibration_p", HORIZONS[1]), "km_calibration": ("km_calibration", None)}
     pairs |= {name: (name, HORIZONS[1]) for name in ("oe", "slope", "intercept", "ici", "e50", "e90", "emax", "auc")}
     pairs |= {name: (name, HORIZONS[1]) for name in ("ici_floor", "ici_cox", "e50_cox", "e90_cox", "emax_cox")}
@@ -82,19 +80,19 @@ def test_values_are_those_of_evaluate_whatever_the_order_of_the_rows(rows, measu
 
 
 def test_a_group_is_measured_as_if_it_were_alone(rows, measured):
-    own = rows.groups["sex"] == "f"
+    own = rows.asked["groups"]["sex"] == "f"
     p = rows.predictions
     risk = 1 - p.survival[own, 5]  # the curve at 0.6
     assert TIMES[5] == pytest.approx(HORIZONS[1])
     alone = observed_expected(risk, at=HORIZONS[1], time=rows.time[own], event=rows.event[own])
     assert of(measured, "oe", HORIZONS[1], "sex = f") == pytest.approx(alone.value, rel=1e-9)
     whole = measure(
-        replace(
-            rows,
+        rows.but(
             time=rows.time[own],
             event=rows.event[own],
             predictions=replace(p, n=own.sum(), survival=p.survival[own], nll=p.nll[own]),
             groups={},
+            covariates=(),
         ),
         n_bootstrap=0,
     )
@@ -109,7 +107,7 @@ def test_small_groups_are_named_and_not_judged():
     few = np.flatnonzero(rows.event)[: MIN_EVENTS - 1]
     labels = np.full(200, "many", dtype="U8")
     labels[few] = "few"
-    measured = measure(replace(rows, groups={"site": labels}), n_bootstrap=0)
+    measured = measure(rows.but(groups={"site": labels}), n_bootstrap=0)
     assert {value.group for value in measured.values} == {None, "site = many"}
     why = f"{MIN_EVENTS - 1} events in {few.size} rows: too few to judge, at least {MIN_EVENTS} are needed"
     assert [one for one in measured.skipped if one.what == "group"] == [Skipped("group", why, group="site = few")]
@@ -238,7 +236,7 @@ def test_odd_rows_are_measured_as_far_as_they_go(case):
 def test_a_group_with_few_events_by_a_horizon_has_no_levels_of_risk():
     given = sample(300, horizons=np.array([0.3, 1.5]))
     late = (given.time > 0.3) & (given.time < given.predictions.times[-1])
-    made = replace(given, groups={"half": np.where(late, "late", "other")})
+    made = given.but(groups={"half": np.where(late, "late", "other")})
     result = measure(made, n_bootstrap=20)
     found = {(v.metric, v.horizon): v for v in result.values if v.group == "half = late"}
     assert not {("ici", 0.3), ("e50", 0.3), ("slope", 0.3), ("ici_p", 0.3)} & set(found)
@@ -249,7 +247,7 @@ def test_a_group_with_few_events_by_a_horizon_has_no_levels_of_risk():
     few = np.flatnonzero(given.event & (given.time <= 0.3))[:12]
     later = np.flatnonzero(given.time > 0.4)[:20]
     labels = np.where(np.isin(np.arange(300), [*few, *later]), "few", "other")
-    result = measure(replace(given, groups={"g": labels}), n_bootstrap=0)
+    result = measure(given.but(groups={"g": labels}), n_bootstrap=0)
     found = {(v.metric, v.horizon) for v in result.values if v.group == "g = few"}
     assert ("oe", 0.3) in found
     why = "12 events by then are too few: 50 are needed"

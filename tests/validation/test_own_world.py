@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.validation.simulate import HORIZONS, sample
+from tests.validation.simulate import HORIZONS, Given, sample
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import one_calibration
+from xcal.metrics.spec import Key
 from xcal.validation.at_horizon import _Deviations, _World, horizon_tests
-from xcal.validation.rows import read_rows
-from xcal.validation.sample import Sample
 
 # Curves whose shape is below 1 fall steeply at first.
 TIMES = np.concatenate([np.geomspace(1e-6, 0.1, 80), np.linspace(0.12, 6.0, 200)])
@@ -28,8 +27,7 @@ def rows_of(n, seed, *, power=1.0, depends=0.0, share=1.0):
     time, event = np.minimum(happens, leaves), happens <= leaves
     curves = crossing(x[:, None], TIMES) ** power
     predictions = ModelPredictions("m", "none", n, survival=curves, times=TIMES, cdf=1 - crossing(x, time) ** power)
-    given = Sample(time, event, predictions, np.quantile(time[event], [0.3, 0.7]), np.empty(0))
-    return read_rows(given)[0], x
+    return Given(time, event, predictions, np.quantile(time[event], [0.3, 0.7])).rows, x
 
 
 def test_d_is_what_is_known_less_what_was_predicted():
@@ -81,10 +79,10 @@ def test_true_models_with_crossing_hazards_are_not_accused(depends):
         rows, x = rows_of(150, seed, depends=depends)
         parts = {"low": x[rows.order] < 0, "high": x[rows.order] >= 0}
         tests = horizon_tests(rows, {}, parts, seed=0)
-        for (metric, _, group), tested in tests.items():
-            found.setdefault((metric, group), []).append(tested.p_value)
+        for key, tested in tests.items():
+            found.setdefault((key.metric, key.group), []).append(tested.p_value)
         least.append(min(tested.corrected for tested in tests.values()))
-    assert {metric for metric, _ in found} == {"oe_p", "slope_p", "ici_p"}
+    assert {metric for metric, _ in found} == {"oe", "slope", "ici"}
     for key, p_values in found.items():
         # 160 tests of two horizons that go together: a standard error of about 2.2 %.
         assert np.mean(np.array(p_values) < 0.05) <= 0.12, key
@@ -100,7 +98,7 @@ def test_few_events_are_counted_as_such():
     for seed in range(150):
         rows, _ = rows_of(120, seed, share=0.15)
         tests = horizon_tests(rows, {}, {}, seed=0)
-        p_values += [tested.p_value for (metric, _, _), tested in tests.items() if metric == "oe_p"]
+        p_values += [tested.p_value for key, tested in tests.items() if key.metric == "oe"]
     p_values = np.array(p_values)
     assert np.mean(p_values < 0.05) <= 0.1
     assert np.mean(p_values < 0.01) <= 0.04
@@ -110,9 +108,9 @@ def test_wrong_hazards_are_seen_and_corrected_p_values_are_never_smaller():
     rows, x = rows_of(600, 5, power=1.6)
     tests = horizon_tests(rows, {"g": x[rows.order] > 0}, {"part": x[rows.order] > 1}, seed=0)
     assert all(tested.corrected >= tested.p_value > 0 for tested in tests.values())
-    assert min(t.corrected for (metric, _, group), t in tests.items() if (metric, group) == ("oe_p", None)) < 0.01
-    assert ("oe_p", None, "part") in tests  # over the whole follow-up
-    assert not any(metric != "oe_p" for metric, _, group in tests if group == "part")
+    assert min(t.corrected for key, t in tests.items() if (key.metric, key.group) == ("oe", None)) < 0.01
+    assert Key("oe", None, "part") in tests  # over the whole follow-up
+    assert not any(key.metric != "oe" for key in tests if key.group == "part")
 
 
 def test_many_events_need_no_draws_and_agree_with_them(monkeypatch):
@@ -131,7 +129,7 @@ def test_levels_of_risk_agree_with_one_calibration_where_both_are_clear():
     tests = horizon_tests(rows, {}, {}, seed=0)
     theirs = one_calibration(rows.risk[h], at=h, time=rows.time, event=rows.event, cdf=rows.cdf)
     assert theirs.p_value < 1e-6
-    assert tests["ici_p", h, None].p_value < 0.01
+    assert tests[Key("ici", h)].p_value < 0.01
 
 
 def test_without_f_the_pseudo_values_are_tested():
@@ -140,10 +138,10 @@ def test_without_f_the_pseudo_values_are_tested():
         given = sample(200, seed=seed, groups=False, covariates=())
         risk = 1 - given.predictions.survival[:, 5]
         only = ModelPredictions("m", "none", 200, risk=risk, risk_horizon=HORIZONS[1])
-        rows, _ = read_rows(Sample(given.time, given.event, only, HORIZONS[1:2], np.empty(0)))
+        rows = Given(given.time, given.event, only, HORIZONS[1:2]).rows
         tests = horizon_tests(rows, {}, {"part": np.arange(200) < 90}, seed=0)
-        assert ("oe_p", None, "part") not in tests
-        rejected.append([tests[name, HORIZONS[1], None].p_value < 0.05 for name in ("oe_p", "slope_p", "ici_p")])
+        assert Key("oe", None, "part") not in tests
+        rejected.append([tests[Key(name, HORIZONS[1])].p_value < 0.05 for name in ("oe", "slope", "ici")])
     # 5 % of 60 are 3, with a standard error of 1.7.
     assert np.sum(rejected, axis=0).max() <= 9
 
@@ -174,7 +172,7 @@ def test_the_slope_has_the_power_of_a_score_test():
         own = 1 - np.exp(-time * np.exp(1.5 * x))
         curves = np.exp(-TIMES * np.exp(1.5 * x)[:, None])
         predictions = ModelPredictions("m", "none", 500, survival=curves, times=TIMES, cdf=own)
-        rows, _ = read_rows(Sample(time, event, predictions, np.array([h]), np.empty(0)))
+        rows = Given(time, event, predictions, np.array([h])).rows
         assert rows.risk[h] == pytest.approx(risk[rows.order], abs=2e-3)
         seen.append(horizon_tests(rows, {}, {}, seed=0)["slope_p", h, None].p_value < 0.05)
     assert np.mean(seen) >= 0.8

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
+from xcal.metrics.spec import Skipped
 from xcal.show.page import write_page
 from xcal.validation.page import comparison_page, report_page
-from xcal.validation.result import AuditValue, Sentence, Skipped
+from xcal.validation.result import AuditValue, Sentence
 from xcal.validation.sections import as_csv, numbers
 from xcal.validation.words import interval, label, shown
 
@@ -208,10 +209,9 @@ def test_data_methods_and_checklist_are_there(tab):
     data = section(tab, "What data is this based on?").inner_text()
     assert all(text in data for text in ("1,200", f"{made_result().data.n_events}", "Fewer than 50 events by year 1."))
     assert "We validated the model on new rows." in section(tab, "Methods").inner_text()
-    items = section(tab, "TRIPOD+AI checklist").locator("tbody tr")
+    items = section(tab, "TRIPOD+AI and PROBAST+AI").locator("tbody tr")
     answers = {row.locator("th").inner_text(): row.locator("td").nth(1).inner_text() for row in items.all()}
-    assert answers["23a"] == "yes"
-    assert answers["24"] == "no"
+    assert (answers["23a"], answers["24"], answers["4.7"]) == ("audit", "open", "audit")
 
 
 def test_parts_that_the_predictions_do_not_allow_say_why(folder, visit):
@@ -349,7 +349,7 @@ def test_without_intervals_and_groups_the_checklist_says_so():
     result = replace(made_result(), groups=(), measured=measured, n_bootstrap=0)
     page = report_page(result)
     items = {item.number: item.answered for item in page.sections[-1].blocks[0].items}
-    assert (items["14"], items["23a"], items["12e"]) == ("no", "no", "yes")
+    assert (items["14"], items["23a"], items["12e"]) == ("open", "open", "audit")
     assert "resamples" not in page.sections[-3].blocks[0].caption
 
 

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from tests.validation.made_result import HORIZONS, HOSTILE, made_result
 from xcal.show import render
 from xcal.show.charts import Label, Mark, Ring
-from xcal.validation.charts import KINDS, decision
+from xcal.validation.charts import KINDS, calibration, decision
 from xcal.validation.charts import plot as draw
+from xcal.validation.words import shown
 
 
 def axes():
@@ -57,6 +58,17 @@ def test_the_calibration_curve_is_that_of_the_horizon_and_group(horizon, group):
     assert any(np.array_equal(line, np.column_stack([curve.predicted, curve.observed])) for line in lines)
     points = np.column_stack([curve.point_predicted, curve.point_observed])
     assert any(np.array_equal(line, points) for line in lines)
+
+
+def test_the_words_of_a_picture_say_of_whom_it_is():
+    """They stand for the picture where nobody sees it."""
+    result = made_result()
+    for group in (None, "age = old"):
+        _, words = calibration([result], HORIZONS[1], group)
+        assert ("in the group age = old" in words) == (group is not None)
+        for metric in ("ici", "emax"):
+            value = next(v for v in result if (v.metric, v.horizon, v.group) == (metric, HORIZONS[1], group))
+            assert shown(value) in words
 
 
 def test_the_decision_curve_shows_the_model_everybody_and_nobody():

@@ -7,18 +7,16 @@ import pandas as pd
 import pytest
 from lifelines import CoxPHFitter, WeibullAFTFitter
 
+from tests.validation.simulate import Given, measure
 from xcal import Surv, audit, d_calibration
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index
-from xcal.metrics.censoring import fit_censoring, same_for_all, score_test
 from xcal.metrics.observed_expected import event_ratio
-from xcal.metrics.pseudo_values import doubly_robust
+from xcal.metrics.pseudo_values import doubly_robust, fit_censoring, same_for_all, score_test
+from xcal.metrics.spec import Key
 from xcal.validation.at_horizon import _Deviations, _World
-from xcal.validation.measure import measure
-from xcal.validation.rows import read_rows
-from xcal.validation.sample import Sample
 
 # Curves whose shape is below 1 fall steeply at first.
 TIMES = np.concatenate([np.geomspace(1e-6, 0.1, 80), np.linspace(0.12, 6.0, 200)])
@@ -96,7 +94,7 @@ class TestEntry:
     def test_resamples_agree_with_the_formulas(self, rows):
         _, found, _ = rows
         for metric in ("oe", "slope"):
-            value, draws = found.value(metric, horizon=0.7), found.measured.draws[metric, 0.7, None]
+            value, draws = found.value(metric, horizon=0.7), found.measured.draws[Key(metric, 0.7)]
             assert (value.upper - value.lower) / 3.92 == pytest.approx(draws.std(), rel=0.4)
 
     def test_the_model_is_asked_at_its_entry(self):
@@ -146,8 +144,7 @@ class TestOwnWorld:
         assert found.horizons == (0.3, 0.7)
         early = 1 - crossing(x, y["entry"])
         p = ModelPredictions("m", "none", n, survival=curves, times=TIMES, cdf=cdf, cdf_entry=early)
-        sample = Sample(y["time"], y["event"], p, np.array([0.3, 0.7]), np.empty(0), entry=y["entry"])
-        return read_rows(sample)[0], x
+        return Given(y["time"], y["event"], p, np.array([0.3, 0.7]), entry=y["entry"]).rows, x
 
     def test_d_is_what_is_known_less_what_was_predicted_given_entry(self):
         rows, x = self.sampled(80, 6)
@@ -283,7 +280,7 @@ def test_measure_needs_no_more_than_a_sample():
     x, y, curves, cdf = drawn(300, 9)
     early = 1 - crossing(x, y["entry"])
     p = ModelPredictions("m", "none", 300, survival=curves, times=TIMES, cdf=cdf, cdf_entry=early)
-    sample = Sample(y["time"], y["event"], p, np.array([0.5]), np.empty(0), entry=y["entry"])
+    sample = Given(y["time"], y["event"], p, np.array([0.5]), entry=y["entry"])
     part = measure(sample, n_bootstrap=30, most_rows=100)
     whole = measure(replace(sample), n_bootstrap=30)
     values = [{(v.metric, v.horizon): v for v in found.values} for found in (part, whole)]

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 import xcal
-from xcal.metrics.across_sites import error_of_interval, random_effects
-from xcal.metrics.intervals import POSITIVE, SHARE
+from xcal.metrics.intervals import POSITIVE, SHARE, error_of_interval, random_effects
 from xcal.show.page import Table, Text
 
 
@@ -102,7 +101,7 @@ def test_what_is_a_site_is_not_read_off_its_name(rows):
     result = xcal.audit(**rows, sites=called, groups={"hospital = old": np.where(rows["X"]["x"] > 0, "a", "b")})
     alone = [f"hospital = {name}" for name in ("2 small sites together", "H1", "H2", "H3", "H4")]
     assert set(result.sites) == {*alone, "hospital = 4 small sites together"}
-    assert {"hospital = old = a", "hospital = old = b"} <= set(result.groups)
+    assert {"'hospital = old' = a", "'hospital = old' = b"} <= set(result.groups)
     (part,) = [one for one in _sections(result) if one.short == "Sites"]
     notes = [block.text for block in part.blocks if isinstance(block, Text)]
     assert [note for note in notes if "alone: hospital = 4 small sites together" in note] == notes

@@ -8,19 +8,18 @@ import pandas as pd
 import pytest
 
 import xcal
-from tests.validation.simulate import HORIZONS, THRESHOLDS, sample
+from tests.validation.simulate import HORIZONS, THRESHOLDS, measure, sample
 from xcal._checks import effective_units
 from xcal.calibration.subgroups import Column
 from xcal.data import SurvivalData
-from xcal.metrics.censoring import score_test
+from xcal.metrics.estimates import estimates, net_benefits, resamples
 from xcal.metrics.net_benefit import CountedBenefit
-from xcal.metrics.times import Block, Timeline
+from xcal.metrics.of_rows import WEIGHTED, Asked
+from xcal.metrics.pseudo_values import score_test
+from xcal.metrics.resamples import Block
+from xcal.metrics.spec import METRICS
 from xcal.validation.at_horizon import horizon_tests
-from xcal.validation.bootstrap import _resampled, net_benefits
-from xcal.validation.estimates import WEIGHTED, estimate
 from xcal.validation.for_whom import dependent_censoring
-from xcal.validation.measure import measure
-from xcal.validation.rows import read_rows
 
 GRID = np.linspace(0.1, 3, 30)
 
@@ -51,15 +50,14 @@ def weighted(n=150, *, seed=3, **changes):
     again = np.repeat(np.arange(n), numbers)
     p = one.predictions
     predictions = replace(p, n=again.size, survival=p.survival[again], nll=p.nll[again])
-    repeated = replace(
-        one,
+    repeated = one.but(
         time=one.time[again],
         event=one.event[again],
         predictions=predictions,
-        groups={name: labels[again] for name, labels in one.groups.items()},
-        covariates=tuple(column.take(again) for column in one.covariates),
+        groups={name: labels[again] for name, labels in one.asked["groups"].items()},
+        covariates=tuple(column.take(again) for column in one.asked["covariates"]),
     )
-    return replace(one, weights=effective_units(numbers.astype(np.float64))), repeated
+    return one.but(weights=effective_units(numbers.astype(np.float64))), repeated
 
 
 def values_of(found):
@@ -83,21 +81,21 @@ def test_values_are_those_of_repeated_rows():
 def test_one_core_for_values_and_resamples():
     """Every row drawn once, the metrics of resamples are those of the rows."""
     one, _ = weighted(groups=False)
-    rows, _ = read_rows(one)
-    found = estimate(rows, level=0.95, seed=0)
-    drawn = _resampled(rows, found, 1, None, THRESHOLDS, lambda done: None)
+    rows = one.rows
+    found = estimates(rows, [name for name, metric in METRICS.items() if metric.audited], Asked())
+    drawn = resamples(rows, found, 1, lambda number: np.ones(rows.n), thresholds=THRESHOLDS)
     assert {"harrell", "uno", "antolini", "auc", "brier", "ipa", "ibs", "nll", "oe", "slope", "d_calibration_km"} <= {
-        metric for metric, _ in drawn.values
+        key.metric for key in drawn.values
     }
     for key, values in drawn.values.items():
         # The ICI of a resample is right to first order: it smooths what the curve leaves of the pseudo-values too.
-        close = 0.1 if key[0] == "ici" else 1e-6
+        close = 0.1 if key.metric == "ici" else 1e-6
         assert values[0] == pytest.approx(found.values[key], rel=close), key
 
 
 def test_net_benefit_is_that_of_repeated_rows():
     one, repeated = weighted(groups=False)
-    (rows, _), (again, _) = read_rows(one), read_rows(repeated)
+    rows, again = one.rows, repeated.rows
     for horizon in HORIZONS:
         expected = net_benefits(again, horizon, THRESHOLDS)
         np.testing.assert_allclose(net_benefits(rows, horizon, THRESHOLDS), expected, atol=1e-12)
@@ -105,8 +103,8 @@ def test_net_benefit_is_that_of_repeated_rows():
 
 def test_resamples_count_weight_times_draws():
     one, _ = weighted(groups=False)
-    rows, _ = read_rows(one)
-    line = Timeline(rows.time, rows.event, None)
+    rows = one.rows
+    line = rows.line
     drawn = np.random.default_rng(5).multinomial(rows.n, np.full(rows.n, 1 / rows.n), size=3).astype(np.float64)
     benefit = CountedBenefit(line, rows.risk[HORIZONS[1]], THRESHOLDS, float(HORIZONS[1]))
     found = benefit.values(Block(line, drawn, rows.weights))
@@ -137,7 +135,7 @@ def audited():
 
 def test_the_result_says_that_rows_are_weighted(audited):
     effective = audited.data.n_effective
-    assert f"with sampling weights (effectively {effective:,.0f} rows)" in str(audited)
+    assert f"with sampling weights (effectively {effective:,.0f} rows)" in " ".join(audited.verdict.sentences)
     (concern,) = [one for one in audited.data.concerns if one.what.startswith("Weighted rows")]
     assert "not compared with the training rows" in concern.effect
     assert not audited.data.compared_with_training
@@ -205,23 +203,16 @@ def test_tests_at_horizons_hold_their_size_in_case_cohort_samples():
         one = sample(given["weights"].size, groups=False)
         time, event = given["y"]
         predictions = replace(one.predictions, survival=given["survival"], times=GRID, nll=None)
-        rows, _ = read_rows(
-            replace(
-                one,
-                time=time,
-                event=event,
-                predictions=predictions,
-                horizons=np.array([1.0, 2.0]),
-                weights=effective_units(given["weights"]),
-            )
-        )
+        weights = effective_units(given["weights"])
+        other = {"predictions": predictions, "horizons": np.array([1.0, 2.0]), "weights": weights}
+        rows = one.but(time=time, event=event, **other).rows
         half = np.arange(rows.n) % 2 == 0
-        for (metric, _, name), tested in horizon_tests(rows, {"half": half}, {"part": ~half}, seed=0).items():
-            rejected.setdefault((metric, name), []).append(tested.p_value < 0.05)
+        for key, tested in horizon_tests(rows, {"half": half}, {"part": ~half}, seed=0).items():
+            rejected.setdefault((key.metric, key.group), []).append(tested.p_value < 0.05)
     for key, values in rejected.items():
         # Three standard errors above .05 for 120 data sets, two horizons of each.
         assert np.mean(values) < 0.1, key
-    assert {("oe_p", None), ("slope_p", None), ("ici_p", None), ("oe_p", "half"), ("oe_p", "part")} <= set(rejected)
+    assert {("oe", None), ("slope", None), ("ici", None), ("oe", "half"), ("oe", "part")} <= set(rejected)
 
 
 class TestDependentCensoring:
@@ -255,5 +246,5 @@ class TestDependentCensoring:
         assert not found.corrected
         assert any(one.serious and one.what.startswith("Censoring depends on") for one in result.data.concerns)
         one = sample(time.size, groups=False, time=time, event=event, weights=weights)
-        rows, _ = read_rows(one)
+        rows = one.rows
         assert dependent_censoring(rows, (Column("x", x),), "auto")[1] is None

@@ -14,11 +14,12 @@ from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
 from xcal.data.surv import Outcome
 from xcal.metrics.pit import PitHistogram
+from xcal.metrics.spec import Skipped
 from xcal.validation import methods
-from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
+from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence
 from xcal.validation.summary import Training, differing_columns, summarise_data
 from xcal.validation.verdict import Finding, in_short, judge, state_of
-from xcal.validation.words import to_text
+from xcal.validation.words import broken, to_text, wrapped
 
 NAN = math.nan
 
@@ -221,6 +222,17 @@ def test_a_small_p_value_stands_beside_what_is_good_enough():
     assert not any("questions" in sentence for sentence in verdict(*GOOD).sentences)
 
 
+def test_a_slope_that_is_uncertain_is_told_and_costs_no_trust():
+    found = verdict(*good_but("slope", *of_slope(0.85, 0.77, 0.93, 0.4)))
+    assert found.level == "trust"
+    (said,) = [sentence for sentence in found.sentences if "slope" in sentence]
+    assert said == (
+        "Uncertain, and the average error says how much it can matter: "
+        "calibration slope by 5 years: 0.85 (interval 0.77 to 0.93)."
+    )
+    assert not any("Uncertain" in sentence for sentence in verdict(*GOOD).sentences)
+
+
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
     rare = value("observed_risk", 0.04, horizon=5.0)  # a quarter of 4 % is 1 point
     assert verdict(*good_but("ici", *of_error(0.006, 0.0, 0.02, 0.5)), rare).level == "unknown"
@@ -367,29 +379,29 @@ NOTHING = measurements()
 
 def test_data_summary_counts():
     made = sample(300)
-    found = summarise_data(made, Training(), NOTHING)
+    found = summarise_data(made.made, Training(), NOTHING)
     assert (found.n, found.n_events) == (300, made.event.sum())
     assert found.n_past_grid == (made.time > made.predictions.times[-1]).sum() > 0
     assert found.n_tied_times == 0
     assert any("past the end of the curves" in concern.what for concern in found.concerns)
-    tied = summarise_data(sample(300, grid=0.5), Training(), replace(NOTHING, seen={0.6: (0.97, 1.2)}))
+    tied = summarise_data(sample(300, grid=0.5).made, Training(), replace(NOTHING, seen={0.6: (0.97, 1.2)}))
     assert tied.n_tied_times >= 290
     (coarse,) = [concern for concern in tied.concerns if concern.what.startswith("Times in whole units")]
     assert "O/E at 0.6 is 0.97 or 1.20" in coarse.effect
-    settled = summarise_data(sample(300, grid=0.5, last_seen="end"), Training(), NOTHING).concerns
+    settled = summarise_data(sample(300, grid=0.5, last_seen="end").made, Training(), NOTHING).concerns
     assert any(concern.what.startswith("Times in whole units") for concern in settled)
-    exact = summarise_data(sample(300, grid=0.5, last_seen="exact"), Training(), NOTHING).concerns
+    exact = summarise_data(sample(300, grid=0.5, last_seen="exact").made, Training(), NOTHING).concerns
     assert not any(concern.what.startswith("Times in whole units") for concern in exact)
 
 
 def test_few_events_and_few_rows_at_a_horizon():
-    small = summarise_data(sample(30, horizons=np.array([0.3, 2.0])), Training(), NOTHING)
+    small = summarise_data(sample(30, horizons=np.array([0.3, 2.0])).made, Training(), NOTHING)
     told = " ".join(concern.what for concern in small.concerns)
     assert "Few events" in told
     assert "Few rows under observation at time 2" in told
     heavy = sample(400)
     rare = sample(400, event=heavy.event & (np.arange(400) % 8 == 0))
-    assert any("Heavy censoring" in concern.what for concern in summarise_data(rare, Training(), NOTHING).concerns)
+    assert any("Heavy censoring" in concern.what for concern in summarise_data(rare.made, Training(), NOTHING).concerns)
 
 
 def test_training_rows_that_differ_are_named():
@@ -398,11 +410,11 @@ def test_training_rows_that_differ_are_named():
     X = pd.DataFrame({"age": rng.normal(60, 10, 600), "sex": rng.choice(["f", "m"], 600)})
     same = sample(600, seed=1)
     alike = Training(X, X.sample(frac=1, random_state=0), Outcome(same.time, same.event))
-    assert not [c for c in summarise_data(made, alike, NOTHING).concerns if "training" in c.what]
-    assert summarise_data(made, alike, NOTHING).compared_with_training
-    assert not summarise_data(made, Training(), NOTHING).compared_with_training
+    assert not [c for c in summarise_data(made.made, alike, NOTHING).concerns if "training" in c.what]
+    assert summarise_data(made.made, alike, NOTHING).compared_with_training
+    assert not summarise_data(made.made, Training(), NOTHING).compared_with_training
     older = Training(X, X.assign(age=X["age"] + 8), Outcome(same.time / 2, same.event))
-    told = " ".join(c.what for c in summarise_data(made, older, NOTHING).concerns)
+    told = " ".join(c.what for c in summarise_data(made.made, older, NOTHING).concerns)
     assert "Covariates differ from those of the training rows: age" in told
     assert "Censoring differs" in told
     assert "Outcomes differ" in told
@@ -494,3 +506,18 @@ def test_a_phrase_names_the_horizons_where_a_value_has_one():
 
     assert short(12.0) == ["O/E by 12 months: 1.04 (interval 0.86 to 1.26)"]
     assert short(None) == ["O/E 1.04 (interval 0.86 to 1.26)"]
+
+
+@pytest.mark.parametrize("n_words", [5, 40, 60, 61, 70])
+def test_long_sentences_are_cut_at_a_word(n_words):
+    """At most three lines, none longer than those of the whole sentence, and nothing is cut that fits."""
+    text = " ".join(["five4"] * n_words)
+    whole, shown = broken(text, 100, "- ", "  "), wrapped(text, "- ")
+    if len(whole) <= 3:
+        assert shown == whole
+        return
+    assert len(shown) == 3
+    assert shown[:2] == whole[:2]
+    assert shown[2].endswith("five4 ...")
+    assert 90 < len(shown[2]) <= 100
+    assert whole[2].startswith(shown[2].removesuffix(" ..."))

@@ -356,6 +356,9 @@ def results_page(results: Results = RECORDS) -> None:
         typer.echo(path)
 
 
+_PANEL = "The X-CAL paper"
+
+
 def add_commands(app: typer.Typer, with_a_word: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
     """Add the commands of this package to those of xcal; the entry point in the group ``xcal.commands``.
 
@@ -367,5 +370,5 @@ def add_commands(app: typer.Typer, with_a_word: Callable[[Callable[..., None]], 
         Wraps a command, so that it says that it was interrupted.
     """
     for command in (reproduce, compare, results_page):
-        app.command(command.__name__.replace("_", "-"))(with_a_word(command))
-    app.add_typer(mimic, name="mimic")
+        app.command(command.__name__.replace("_", "-"), rich_help_panel=_PANEL)(with_a_word(command))
+    app.add_typer(mimic, name="mimic", rich_help_panel=_PANEL)

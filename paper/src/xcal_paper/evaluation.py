@@ -13,7 +13,8 @@ from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.distributions import Family
 from xcal.metrics import concordance_index, evaluate
-from xcal.metrics.intervals import percentile_interval, resampled_rows
+from xcal.metrics.intervals import percentile_interval
+from xcal.metrics.resamples import drawn_by_generator
 from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import PathResult
@@ -125,15 +126,17 @@ def _intervals(cdf: Any, predicted: Any, data: TableData, calibration_bins: int)
         generator=np.random.default_rng(0),
         clusters=data.clusters,
     )
-    named = {"dcal": measured["d_calibration"], "concordance": measured["concordance_harrell"]}
+    named = {"dcal": measured["d_calibration"], "concordance": measured["harrell"]}
     return {f"{name}_{end}": getattr(score, end) for name, score in named.items() for end in ("lower", "upper")}
 
 
 def mean_intervals(values: Floats, clusters: Integers) -> list[tuple[float, float]]:
     """95 % interval of the mean of each line of values ``(k, n)`` over n rows, by drawing whole clusters."""
-    drawn, generator = as_clusters(clusters, values.shape[1], reference="values"), np.random.default_rng(0)
-    draws = [values[:, resampled_rows(values.shape[1], drawn, generator)].mean(axis=1) for _ in range(RESAMPLES)]
-    return [percentile_interval(line, 0.95) for line in np.stack(draws, axis=1)]
+    n = values.shape[1]
+    drawn = as_clusters(clusters, n, reference="values")
+    draw = drawn_by_generator(np.random.default_rng(0), RESAMPLES, np.arange(n), drawn)
+    counts = np.array([draw(number) for number in range(RESAMPLES)])
+    return [percentile_interval(line, 0.95) for line in values @ counts.T / counts.sum(axis=1)]
 
 
 def _recalibrations(path: PathResult, data: TableData, unpenalised: int) -> list[KaplanMeierRecalibration]:

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from xcal._checks import fail
 from xcal._files import LARGEST_INTEGER, check_keys, read, shown
 from xcal.calibration.membership import SoftBins
-from xcal.training.config import TrainingConfig
+from xcal.training.problem import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]
 Penalty = Literal["paper", "ours", "annealed", "ramped"]

@@ -4,7 +4,9 @@ Here stand the arguments and options that several commands share, and how a list
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -73,6 +75,24 @@ MinCell = Annotated[
         "shows everything.",
     ),
 ]
+
+
+def now_and_then(words: Callable[..., str]) -> Callable[..., None] | None:
+    """Return a function that says now and then how far the work is; None where a bar can be drawn.
+
+    Not more often than every 10 seconds, or as many as the variable XCAL_PROGRESS says.
+    """
+    if sys.stderr.isatty():
+        return None
+    said, seconds = monotonic(), float(os.environ.get("XCAL_PROGRESS", "") or 10.0)
+
+    def show(*work: Any) -> None:
+        nonlocal said
+        if monotonic() - said >= seconds:
+            said = monotonic()
+            typer.echo(words(*work), err=True)
+
+    return show
 
 
 def listed(name: str, text: str | None, make: Callable[[str], _Item], kind: str) -> list[_Item] | None:

@@ -11,7 +11,7 @@ from xcal import __version__
 from xcal._imports import COMMANDS, extensions
 from xcal.cli import is_helper
 from xcal.cli.audit import audit
-from xcal.cli.demo import demo
+from xcal.cli.demo import demo, serve
 from xcal.cli.evaluate import evaluate, predict, report
 from xcal.cli.fit import fit
 
@@ -45,9 +45,8 @@ def _top(
     To validate the predictions of any survival model:
       xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
 
-    To run a table of the paper again and compare it with the paper:
-      xcal reproduce gamma-censored
-      xcal compare gamma-censored
+    To do both on a page in the browser:
+      xcal serve
     """
 
 
@@ -84,7 +83,7 @@ def _say_interrupted(more: str = "") -> None:
         typer.echo(f"interrupted{': ' if more else ''}{more}", err=True)
 
 
-for _command in (demo, fit, predict, evaluate, report, audit):
+for _command in (demo, fit, predict, evaluate, report, audit, serve):
     app.command(_command.__name__.replace("_", "-"))(_with_a_word(_command))
 # Commands of other packages: an entry point is a function that adds them to the application.
 for _extension in extensions(COMMANDS):

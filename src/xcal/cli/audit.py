@@ -19,6 +19,7 @@ from xcal.cli import (
     Site,
     Upper,
     listed,
+    now_and_then,
 )
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
@@ -56,6 +57,10 @@ Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; 
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
 Out = Annotated[Path | None, typer.Option(help="Write the report, one HTML page, to this file.")]
 AsJson = Annotated[Path | None, typer.Option("--json", help="Write every number and curve to this file as JSON.")]
+Export = Annotated[
+    Path | None,
+    typer.Option(help="Write what a paper needs into this folder: tables (.docx), pictures (SVG, PNG), numbers."),
+]
 Name = Annotated[str | None, typer.Option(help="Name of the model in the report.")]
 Unit = Annotated[str, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
 Resamples = Annotated[
@@ -67,6 +72,29 @@ Censoring = Annotated[
         help="auto: correct values at horizons if censoring depends on the predicted risk or on covariates; "
         "independent: never, as in published guidelines; covariates: always."
     ),
+]
+StudyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--study",
+        help="study.toml: source of the data, eligibility, funding and whatever else only you know, for the report and "
+        "its checklists.",
+    ),
+]
+
+
+def _new_study(path: Path | None) -> None:
+    """Write an empty study file, and end."""
+    if path is not None:
+        from xcal.validation.study import new_study
+
+        typer.echo(f"wrote {new_study(path)}: fill it in, and give it by --study", err=True)
+        raise typer.Exit
+
+
+NewStudy = Annotated[
+    Path | None,
+    typer.Option("--new-study", callback=_new_study, is_eager=True, help="Write a study file to fill in, and end."),
 ]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
@@ -95,6 +123,7 @@ def audit(
     training: Training = None,
     out: Out = None,
     as_json: AsJson = None,
+    export: Export = None,
     name: Name = None,
     time_unit: Unit = "",
     resamples: Resamples = None,
@@ -103,6 +132,8 @@ def audit(
     min_cell: MinCell = None,
     level: Level = 0.95,
     seed: Seed = 0,
+    study: StudyFile = None,
+    new_study: NewStudy = None,
     separator: Separator = None,
     decimal: Decimal = ".",
 ) -> None:
@@ -146,6 +177,10 @@ def audit(
     known at the start, such as the cause of death:
       xcal audit predictions.csv --time t --event e --curves "s_*" --covariates age,sex
 
+    With what only you know about the study, for its checklists:
+      xcal audit --new-study study.toml
+      xcal audit predictions.csv --time t --event e --curves "s_*" --study study.toml
+
     The risk at five years only, with every number as JSON:
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
@@ -163,6 +198,10 @@ def audit(
     for path in (out, as_json):
         if path is not None:  # before anything is computed
             check_target(path)
+    if export is not None:
+        from xcal.validation.export import check_export
+
+        check_export(export)
     written: dict[str, Any] = {"separator": separator, "decimal": decimal or "."}
     table = read_table_file(file, **written)
     if curves is not None and cdf is None and OWN_CDF in _of_predict(table):
@@ -182,7 +221,10 @@ def audit(
         **_covariates(table, covariates, (*columns.values(), risk, cdf, clusters, weights, site), curves),
     }
     if training is not None:
-        given["training"] = read_table_file(training, **written).outcome(**columns).target()
+        before = read_table_file(training, **written)
+        known, outcome = given.get("X", given.get("covariates")), before.outcome(**columns).target()
+        shared = [] if known is None else [name for name in known if name in before.names]
+        given["training"] = (before.frame[shared], outcome) if shared else outcome
     result = xcal.audit(
         **given,
         n_bootstrap="auto" if resamples is None else resamples,
@@ -193,11 +235,17 @@ def audit(
         seed=seed,
         time_unit=time_unit,
         name=file.name if name is None else name,
+        study=study,
+        progress=now_and_then(_resampling_in_words),
     )
-    _give(result, out, as_json)
+    _give(result, out, as_json, export)
 
 
-def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
+def _resampling_in_words(done: int, total: int) -> str:
+    return f"resampling: {100 * done // max(1, total)} %"
+
+
+def _give(result: "AuditResult", out: Path | None, as_json: Path | None, export: Path | None) -> None:
     """Print the answer, and write what was asked for."""
     from xcal.validation.words import to_text
 
@@ -211,6 +259,8 @@ def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None
     if out is not None:
         result.report(out)
         typer.echo(f"wrote {out}", err=True)
+    if export is not None:
+        typer.echo(f"wrote {len(result.export(export))} files to {export}", err=True)
 
 
 def check_outcome(time: str | None, event: str | None, lower: str | None, upper: str | None) -> None:

@@ -17,6 +17,7 @@ from xcal.cli import (
     as_settings,
     is_helper,
     listed,
+    now_and_then,
 )
 
 File = Annotated[
@@ -116,10 +117,9 @@ def fit(
         xcal fit patients.csv --time months --event died --out run
     """
     import json
-    import sys
 
     from xcal.cli.fit_run import as_json as plain
-    from xcal.cli.fit_run import fit_run, now_and_then, take_part
+    from xcal.cli.fit_run import epochs_in_words, fit_run, take_part
     from xcal.cli.run_folder import SETTINGS, merged
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
@@ -144,7 +144,6 @@ def fit(
         take_part(settings, out)
         return
     # A bar where one can be drawn; lines where the messages go to a file.
-    shown = None if sys.stderr.isatty() else now_and_then(lambda text: typer.echo(text, err=True))
-    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=shown)
+    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=now_and_then(epochs_in_words))
     if as_json:
         typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -133,18 +132,10 @@ def _weights(lambdas: Sequence[float]) -> str:
     return ", ".join(f"{lam:g}" for lam in lambdas)
 
 
-def now_and_then(say: Callable[[str], None], seconds: float = 10.0) -> Callable[[EpochReport], None]:
-    """Return a function of an epoch that says how far training is, not more often than so many seconds."""
-    said = monotonic()
-
-    def show(report: EpochReport) -> None:
-        nonlocal said
-        if monotonic() - said >= seconds:
-            said = monotonic()
-            say(f"epoch {report.epoch} of at most {report.epochs}: {np.count_nonzero(report.stopped)} of "
-                f"{report.stopped.size} models have stopped")  # fmt: skip
-
-    return show
+def epochs_in_words(report: EpochReport) -> str:
+    """Say how far training is."""
+    stopped, of = np.count_nonzero(report.stopped), report.stopped.size
+    return f"epoch {report.epoch} of at most {report.epochs}: {stopped} of {of} models have stopped"
 
 
 def not_kept_in_words(folder: Path, error: OSError) -> str:

@@ -21,7 +21,7 @@ from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.estimators.settings import DEFAULTS, LAMBDAS, PATHS
 from xcal.training.rows import digest, launched
-from xcal.validation.sample import LastSeen
+from xcal.validation.arguments import LastSeen
 
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")

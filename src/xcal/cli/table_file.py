@@ -451,12 +451,17 @@ def _cell(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value).strip()
 
 
+def common_labels(column: Any) -> list[str]:
+    """Return the values that many rows of a column have, the most frequent first."""
+    counted = column.dropna().map(_cell).value_counts()
+    return [str(label) for label in counted.index[counted >= MIN_CELL]]
+
+
 def _common(column: Any) -> str:
     """Write the values that many rows of a column have, and how many others there are."""
-    counted = column.map(_cell).value_counts()
-    common = counted.index[counted >= MIN_CELL]
-    others = counted.size - min(common.size, _SHOWN)
-    if not common.size:
+    common, different = common_labels(column), column.map(_cell).nunique()
+    others = different - min(len(common), _SHOWN)
+    if not common:
         return f"({others:,}, each in fewer than {MIN_CELL} rows)"
     return ", ".join(map(repr, common[:_SHOWN])) + (f" and {others:,} more" if others else "")
 

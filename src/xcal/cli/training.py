@@ -22,8 +22,8 @@ from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
 from xcal.training.result import Progress
 from xcal.validation import audit
+from xcal.validation.arguments import read_covariates, read_groups, read_landmarks, read_sites
 from xcal.validation.result import AuditResult
-from xcal.validation.sample import read_covariates, read_groups, read_landmarks, read_sites
 
 # --- Which rows are trained on, which decide when to stop and what to choose, and which no model sees.
 

@@ -23,8 +23,10 @@ from xcal._checks import (
     as_time,
     check_rows,
     check_same_length,
+    counts_rows,
     fail,
     first_row,
+    index_of,
 )
 from xcal._kaplan_meier import sortable_time, stable_sort
 
@@ -55,7 +57,8 @@ def Surv(
 ) -> SurvivalTarget:
     """Put times and events together, by name, as the `y` of an estimator.
 
-    The result is an array without an index: its rows are those of `X` by position.
+    The rows of the result are those of `X` by position. Made of pandas columns, it remembers their index, so that rows
+    in another order than those of `X` are refused.
 
     Parameters
     ----------
@@ -100,7 +103,41 @@ def Surv(
     array([0, 0, 1])
     """
     given = {"time": time, "event": event, "cause": cause, "entry": entry, "lower": lower, "upper": upper, "id": id}
-    return outcome_given(given, causes).target()
+    target = outcome_given(given, causes).target()
+    indexes = [index for values in given.values() if (index := index_of(values)) is not None]
+    telling = [index for index in indexes if not counts_rows(index)] or indexes
+    return _Indexed.of(target, telling[0]) if telling else target
+
+
+class _Indexed(npt.NDArray[np.void]):
+    """A target whose rows have labels, those of the pandas objects that it was made of.
+
+    They say whether its rows are those of `X`. Rows that are picked keep theirs; anything else made of it has none.
+    """
+
+    index: Any = None
+
+    @classmethod
+    def of(cls, target: SurvivalTarget, index: Any) -> "_Indexed":
+        found = target.view(cls)
+        found.index = index
+        return found
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __reduce__(self) -> Any:
+        return self.view(np.ndarray).__reduce__()  # files hold what every numpy can read
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # as scikit-learn picks rows
+            key = key[0]
+        if not isinstance(found, _Indexed):
+            return found
+        if self.index is None or isinstance(key, str | tuple) or found.ndim != 1 or found.dtype != self.dtype:
+            return found.view(np.ndarray)
+        return _Indexed.of(found, self.index[key])
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,8 +469,8 @@ def read_outcome(
         Times in float64.
     """
     beside = {"X": X, **(beside or {})}
-    check_rows(beside)
     fields = getattr(getattr(y, "dtype", None), "fields", None) or {}
+    check_rows({**beside, **({name: y} if fields else {})})
     there = list(fields or (y if isinstance(y, dict) else getattr(y, "columns", ())))
     labels = happened = None
     if not {"cause", "entry", "lower", "upper", "id"} & set(there):

@@ -24,7 +24,7 @@ from xcal.estimators.selection import (
     by_target,
     cannot_judge,
     frontier,
-    is_right,
+    is_settled,
     joined,
     losses_and_own,
     measured,
@@ -152,11 +152,15 @@ def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Set
     rising = config.rising_epochs if config.penalty_schedule == "anneal" else None
     config = replace(config, epochs=epochs, patience=None, anneal_epochs=rising)
     seeds = [member.seed for member in members]
-    options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": config, "progress": False}
-    result, models = train_on(rows, rows, settings, **options)
-    if result.interrupted:
-        raise KeyboardInterrupt("interrupted while the networks of a choice were trained once more")
-    return trained(models)
+    for keep in ("last", "best"):  # weights that diverge on the way have no last epoch
+        kept = replace(config, keep=keep)
+        options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": kept, "progress": False}
+        result, models = train_on(rows, rows, settings, **options)
+        if result.interrupted:
+            raise KeyboardInterrupt("interrupted while the networks of a choice were trained once more")
+        if found := trained(models):
+            return found
+    return ()
 
 
 def all_rows(path: TrainedPath) -> SurvivalData:
@@ -237,13 +241,11 @@ def decide(
         on_all, maps = (None, maps) if judged is None else (judged[0], maps | {first: judged[1]})
     if on_all is None:
         selection = when_needed(found.table, doubt)
-        settled = (
-            selection.at_floor or doubt is not None or (selection.lam == first and is_right(found.table, selection))
-        )
+        settled = doubt is not None or (selection.lam == first and is_settled(found.table, selection))
     else:
         selection = when_needed(on_all, judge=f"all {path.train.n + path.validation.n:,} cross-fitted rows")
-        settled = selection.at_floor or selection.recalibrated
-        if not settled:
+        settled = is_settled(on_all, selection)
+        if not selection.at_floor and not selection.recalibrated:
             # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
             further = when_needed(found.table, doubt)
             selection = further if further.recalibrated or further.lam != selection.lam else selection

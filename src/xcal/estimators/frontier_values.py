@@ -15,14 +15,13 @@ from xcal.estimators.model import d_calibration_of
 from xcal.estimators.selection import conditional_values
 from xcal.interop.predictions import Rows, from_distribution
 from xcal.metrics import concordance_index, integrated_brier_score
-from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve
-from xcal.metrics.ici import smooth_calibration
+from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve, smooth_calibration
 from xcal.metrics.inputs import as_min_cell, shown_range, two_digits
 from xcal.metrics.observed_expected import ObservedExpected, observed_expected
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, perfect_range, pp_curve, uniform_variance
 from xcal.metrics.pseudo_values import jackknife
-from xcal.metrics.times import default_horizons, read_horizons
 from xcal.recalibration import KaplanMeierRecalibration
+from xcal.validation.arguments import default_horizons, read_horizons
 
 # Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.
 _LEVELS = {"low risk": 0.1, "middle risk": 0.5, "high risk": 0.9}

@@ -3,7 +3,6 @@
 import datetime
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -265,11 +264,6 @@ class Encoding:
     def as_json(self) -> list[dict[str, Any]]:
         """Return the columns in the form of a file."""
         return [asdict(column) | {"categories": list(column.categories)} for column in self.columns]
-
-    @classmethod
-    def from_json(cls, content: Sequence[Mapping[str, Any]]) -> "Encoding":
-        """Read what `as_json` wrote, and `header` has checked."""
-        return cls(tuple(ColumnCode(**{**column, "categories": tuple(column["categories"])}) for column in content))
 
 
 def _column(frame: Any, name: str) -> "pd.Series[Any]":

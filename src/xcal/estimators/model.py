@@ -23,7 +23,7 @@ from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
-from xcal.estimators.fitting import fit_models, trained
+from xcal.estimators.fitting import fit_models, scored_by, trained
 from xcal.estimators.inputs import read_judged_weights, read_observed, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
@@ -372,7 +372,8 @@ class SurvivalModel(NetworkPredictor):
         if weights is not None and not rows.plain:
             fail("sample_weight", "None for rows that are seen in part, or of several causes", "weights")
         fitted = combined(members).own(rows).recalibration(rows, n_pieces=n_pieces)
-        return self._adopt(combined(members, fitted))
+        # Intervals too are made by rows that the model has not seen.
+        return self._adopt(combined(scored_by(members, rows), fitted))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to one file, from which `xcal.load` makes it again, to the same bits.
@@ -427,9 +428,9 @@ class SurvivalPipeline(Pipeline):
     """scikit-learn's `Pipeline` with the predictions of a survival estimator as its last step.
 
     A plain `Pipeline` has `predict` and `score` only. This one also has `predict_survival_function`, `predict_cdf`,
-    `predict_quantile`, `predict_median`, `predict_expectation`, `predict_rmst`, `predict_distribution` and
-    `d_calibration`, each on rows as `fit` takes them, and sends the features of ``validation_data`` through the steps
-    before the last.
+    `predict_quantile`, `predict_median`, `predict_expectation`, `predict_rmst`, `predict_interval`,
+    `predict_lower_bound`, `predict_distribution` and `d_calibration`, each on rows as `fit` takes them, and sends the
+    features of ``validation_data`` through the steps before the last.
 
     Examples
     --------
@@ -471,6 +472,8 @@ class SurvivalPipeline(Pipeline):
     predict_median = _of_last_step("predict_median")
     predict_expectation = _of_last_step("predict_expectation")
     predict_rmst = _of_last_step("predict_rmst")
+    predict_interval = _of_last_step("predict_interval")
+    predict_lower_bound = _of_last_step("predict_lower_bound")
     predict_distribution = _of_last_step("predict_distribution")
     d_calibration = _of_last_step("d_calibration")
 

@@ -267,13 +267,13 @@ random_state, device, progress
             Of the candidates whose concordance is at most this far below the best, that with the lowest D-calibration.
         rule : {"when_needed", "one_standard_error"}
             "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the rows that
-            judge (see `cross_fit`) show that it is off (Akritas' test, p < .05). Then, of the candidates whose
-            D-calibration is lower by more than two standard errors and whose NLL is at most one standard error higher,
-            the smallest step that the same test does not find off: the recalibrated smallest weight, then the other
-            weights in their order; if it finds all of them off, the one with the lowest D-calibration. With
-            ``calibration="conditional"`` the same by the value and the test of `xcal.conditional_calibration`.
-            `selection_` says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL
-            among those that reached the target.
+            judge (see `cross_fit`) show that it is off (Akritas' test, p < .05). Then the same weight recalibrated, if
+            its D-calibration is lower and its NLL at most one standard error higher. Only where it is not, another
+            candidate: of those whose D-calibration is lower by more than two standard errors, and whose NLL is at most
+            one higher, the smallest step that the same test does not find off; if it finds all of them off, the one
+            with the lowest D-calibration. With ``calibration="conditional"`` the candidates, the recalibrated one among
+            them, go by the value and the test of `xcal.conditional_calibration`. `selection_` says in words what was
+            decided. With `target_dcal` the default is the seed with the lowest NLL among those that reached the target.
 
             "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, by means
             over seeds, whether the model needs it or not. The error is that of the difference over the validation rows.

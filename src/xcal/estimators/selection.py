@@ -436,11 +436,17 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the
         told = f"at its floor, as far as {judge} can tell: nothing to correct ({off})"
         return stay(told, at_floor=True)
     shown = f"is off, as {judge} show ({off})"
-    gain = by.excess(own) - by.excess(others)
-    better = others[gain > _CLEAR * others[f"{by.column}_gap_se"]]
-    if better.empty:
+    gain, cheap = by.excess(own) - by.excess(others), others["nll"] - own["nll"] <= others["nll_gap_se"]
+    mapped = others[(others["lambda"] == first) & others["recalibrated"].astype(bool) & (gain > 0) & cheap]
+    if by is _MARGINAL and len(mapped):
+        # A map is made for this error, and fitted to other rows than those that it is measured on.
+        chosen = mapped.iloc[0]
+        reason = f"lambda {first:g} {shown}, and a map of F corrects it ({chosen[by.column]:.2g})"
+        return Selection(first, "when_needed", f"{_named(chosen)}: {reason} without a visible loss of NLL", True)
+    better = gain > _CLEAR * others[f"{by.column}_gap_se"]
+    if not better.any():
         return stay(f"it {shown}, but nothing else is less so by more than chance")
-    allowed = better[better["nll"] - own["nll"] <= better["nll_gap_se"]]
+    allowed = others[better & cheap]
     if allowed.empty:
         return stay(f"it {shown}, but all that is less so costs more than one standard error of NLL")
     calibrated = allowed[allowed[p_value] >= _LEVEL]
@@ -455,11 +461,16 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the
     return Selection(float(chosen["lambda"]), "when_needed", told, bool(chosen["recalibrated"]))
 
 
-def is_right(table: pd.DataFrame, selection: Selection) -> bool:
-    """Return whether the test does not find the chosen candidate off."""
-    by = _CONDITIONAL if "conditional_p" in table else _MARGINAL
-    chosen = (table["lambda"] == selection.lam) & (table["recalibrated"].astype(bool) == selection.recalibrated)
-    return not (table.loc[chosen, f"{by.column}_p"] < _LEVEL).any()
+def is_settled(table: pd.DataFrame, selection: Selection) -> bool:
+    """Return whether weights beyond those of the table, which are larger, could change nothing.
+
+    It takes them for what the smallest one and its map of F leave off. D-calibration is what a map is made for;
+    calibration given the covariates is not.
+    """
+    if selection.at_floor or not selection.recalibrated or "conditional_p" not in table:
+        return selection.at_floor or selection.recalibrated
+    chosen = (table["lambda"] == selection.lam) & table["recalibrated"].astype(bool)
+    return not (table.loc[chosen, "conditional_p"] < _LEVEL).any()
 
 
 def _named(candidate: "pd.Series[Any]") -> str:

@@ -17,7 +17,7 @@ from xcal.distributions._bins import READINGS
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.networks import check_dropout, check_sizes
 from xcal.objectives import CensoredCRPS, Objective, nll, survival_crps
-from xcal.training.config import TrainingConfig, check_count, check_number
+from xcal.training.problem import TrainingConfig, check_count, check_number
 from xcal.training.result import Progress
 
 # The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and
@@ -115,6 +115,7 @@ class Settings:
             weight_decay=self.weight_decay,
             patience=self.patience,
             penalty_schedule=self.penalty_schedule,  # type: ignore[arg-type]  # checked there
+            quick_dropout=True,
         )
 
     def where(self) -> torch.device:

@@ -10,7 +10,7 @@ import torch
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
 from xcal.calibration.causes import as_incidence
-from xcal.distributions import SurvivalDistribution
+from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.discrete import DiscreteDistribution
 from xcal.metrics.curves import Interpolation, at_own_time, at_point, fraction, left_column
 from xcal.metrics.inputs import Vector, rounded_time

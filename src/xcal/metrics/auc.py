@@ -9,7 +9,8 @@ from xcal._checks import BoolArray, FloatArray, as_choice, as_floats, as_numpy, 
 from xcal._kaplan_meier import KaplanMeier
 from xcal.data.surv import as_outcome
 from xcal.metrics.inputs import Matrix, Vector, as_row_weights, as_time_grid, running_sums
-from xcal.metrics.times import Block, Timeline, as_censoring, censoring_survival, product
+from xcal.metrics.observed import as_censoring, censoring_survival
+from xcal.metrics.resamples import Block, Timeline
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,53 +150,7 @@ def _area(case: FloatArray, control: FloatArray, weight: Vector, of_control: Vec
     return float(weight @ (running[below] + running[up_to]) / 2 / (weight.sum() * running[-1]))
 
 
-# --- Brier scores and AUC of resamples.
-
-_BLOCK = 1 << 18  # predictions worked on at a time
-
-
-def brier_scores(block: Block, survival: FloatArray, times: Vector) -> Matrix:
-    """Brier score at each time, shape (b, m); NaN where it cannot be estimated. A block of rows at a time."""
-    g, _ = block.row_weights
-    event_weight, others = block.counts * block.line.ended / g, block.line.competing
-    n, m = survival.shape
-    dead, alive = np.zeros((block.total.size, m)), np.zeros((block.total.size, m))
-    step = max(1, _BLOCK // m)
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        outlasts = block.line.time[rows, None] > times
-        without = outlasts if others is None else outlasts | others[rows, None]
-        error = np.square(survival[rows] - without, dtype=np.float64)
-        dead += product(event_weight[:, rows], np.where(outlasts, 0.0, error))
-        alive += product(block.counts[:, rows], np.where(outlasts, error, 0.0))
-    scores = np.empty_like(dead)
-    for k, t in enumerate(times):
-        g_time, estimable = block.time_weight(float(t))
-        scores[:, k] = np.where(estimable, (dead[:, k] + alive[:, k] / g_time) / block.total, np.nan)
-    return scores
-
-
-def null_brier_scores(block: Block, at: float) -> Vector:
-    """Brier score at one time of the resample's own Kaplan-Meier curve, or Aalen-Johansen estimate."""
-    g, _ = block.row_weights
-    g_time, estimable = block.time_weight(at)
-    passed, survival = block.line.passed(at), block.survival_at(at)
-    dead = (block.counts * block.line.event / g)[:, :passed].sum(axis=1)
-    alive = block.counts[:, passed:].sum(axis=1) / g_time
-    if block.line.competing is not None:
-        alive = alive + (block.counts * block.line.competing / g)[:, :passed].sum(axis=1)
-    score = (dead * survival**2 + alive * (1 - survival) ** 2) / block.total
-    return np.where(estimable, score, np.nan)
-
-
-def integrated(scores: Matrix, times: Vector) -> Vector:
-    """Scores averaged over the times at which they can be estimated, by the trapezoidal rule; these come first."""
-    n_kept = np.isfinite(scores).sum(axis=1)
-    filled = np.where(np.isfinite(scores), scores, 0.0)
-    areas = np.cumsum(np.diff(times) * (filled[:, 1:] + filled[:, :-1]) / 2, axis=1)
-    last = np.maximum(n_kept - 1, 1)
-    mean = areas[np.arange(n_kept.size), last - 1] / (times[last] - times[0])
-    return np.where(n_kept >= 2, mean, np.nan)
+# --- AUC of resamples.
 
 
 class CountedAUC:
@@ -205,14 +160,14 @@ class CountedAUC:
         passed, self._at = line.passed(at), at
         self._cases = np.flatnonzero(line.event[:passed])
         controls = np.arange(passed, risk.size)
-        if line.competing is not None:
-            controls = np.append(np.flatnonzero(line.competing[:passed]), controls)
+        if line.outcome.competing is not None:
+            controls = np.append(np.flatnonzero(line.outcome.competing[:passed]), controls)
         self._controls = controls[np.argsort(risk[controls], kind="stable")]
         ordered = risk[self._controls]
         self._below = np.searchsorted(ordered, risk[self._cases], side="left")
         self._up_to = np.searchsorted(ordered, risk[self._cases], side="right")
         # Of rows under observation the weight is the same and cancels, unless there are others beside them.
-        self._over = None if line.competing is None else self._controls < passed
+        self._over = None if line.outcome.competing is None else self._controls < passed
 
     def values(self, block: Block) -> Vector:
         """AUC of every resample; NaN without a case, without a control, or with a case of unknown weight."""
@@ -231,3 +186,48 @@ class CountedAUC:
         pairs = weight.sum(axis=1) * running[:, -1]
         estimable = (pairs > 0) & ~((drawn > 0) & ~known.take(self._cases, axis=1)).any(axis=1)
         return np.asarray(np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=estimable))
+
+
+# --- AUC, Brier score and IPA from pseudo-values, of the rows and of resamples.
+# Used where censoring depends on covariates. The pseudo-values are corrected for it, and these are linear in what
+# happened to a row, so that its pseudo-value can stand for it. Net benefit is, too.
+
+
+class CountedValues:
+    """Accuracy at one time from predictions and pseudo-values.
+
+    `null` are the risks of rows by a model without covariates, where these differ: with the time of their entry.
+    """
+
+    def __init__(self, risk: Vector, values: Vector, null: Vector | None = None) -> None:
+        self._risk, self._values, self._null = risk, values, null
+        self._order = np.argsort(risk, kind="stable")
+        ordered = risk[self._order]
+        self._below = np.searchsorted(ordered, ordered, side="left")
+        self._up_to = np.searchsorted(ordered, ordered, side="right")
+
+    def accuracy(self, counts: Matrix) -> dict[str, Vector]:
+        """Return AUC, Brier score and IPA of every resample; NaN where a resample does not determine one."""
+        total, o = counts.sum(axis=1), self._values
+        brier = self._error(self._risk, counts)
+        mean = counts @ o / total
+        null = mean * (1 - mean) if self._null is None else self._error(self._null, counts)
+        ratio = np.divide(brier, null, out=np.full(null.size, np.nan), where=null > 0)
+        return {"auc": self._auc(counts), "brier": np.asarray(brier), "ipa": 1 - ratio}
+
+    def _error(self, p: Vector, counts: Matrix) -> Vector:
+        """Mean squared error of risks."""
+        o = self._values
+        return np.asarray(counts @ (o * (1 - p) ** 2 + (1 - o) * p**2) / counts.sum(axis=1))
+
+    def _auc(self, counts: Matrix) -> Vector:
+        drawn = counts.take(self._order, axis=1)
+        o = self._values[self._order]
+        case, control = drawn * o, drawn * (1 - o)
+        running = running_sums(control)
+        below, up_to = running.take(self._below, axis=1), running.take(self._up_to, axis=1)
+        # A row is no pair with itself, nor with another draw of itself.
+        same = np.einsum("bi,bi->b", case, control)
+        agreed = np.einsum("bi,bi->b", case, below + up_to) / 2 - same / 2
+        pairs = case.sum(axis=1) * control.sum(axis=1) - same
+        return np.asarray(np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=pairs > 0))

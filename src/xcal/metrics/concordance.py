@@ -21,6 +21,7 @@ from xcal.metrics.inputs import (
     as_time_point,
     running_sums,
 )
+from xcal.metrics.observed import as_censoring, censoring_survival
 from xcal.metrics.pairs import (
     CountedPairs,
     PairWeights,
@@ -29,7 +30,7 @@ from xcal.metrics.pairs import (
     pair_weights,
     weighted_pairs,
 )
-from xcal.metrics.times import Block, as_censoring, censoring_survival, product
+from xcal.metrics.resamples import Block, product
 
 Method = Literal["harrell", "uno", "antolini"]
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from xcal._checks import FloatArray, as_choice
 from xcal.data.surv import Outcome, as_outcome
-from xcal.metrics.competing import observed_risk
 from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
+from xcal.metrics.observed import observed_risk
 
 # --- Curves given on a grid of times, read between the grid's points.
 # Every curve starts at S(0) = 1 and stays at its last value beyond the grid. In between, ``"linear"`` connects the
@@ -72,6 +72,17 @@ def at_own_time(survival: FloatArray, times: Vector, time: FloatArray, interpola
         following = survival[rows, np.minimum(index + 1, times.size - 1)]
         value = (1 - share) * value + share * following
     return value
+
+
+def restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
+    """Area under each curve from 0 to the last time of the grid."""
+    widths = np.diff(times, prepend=0.0)
+    # Weight of every column: a value that is held reaches to the right, a line to both sides. The rest is the curve's
+    # start at 1.
+    after = np.append(widths[1:], 0.0)
+    if interpolation == "previous":
+        return np.asarray(widths[0] + survival @ after)
+    return np.asarray(widths[0] / 2 + survival @ ((widths + after) / 2))
 
 
 # --- Average predicted survival curve against the Kaplan-Meier curve.

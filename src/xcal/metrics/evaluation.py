@@ -2,18 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, as_choice, as_labels, check_rows, fail
+from xcal._checks import (
+    MANY,
+    MIN_CELL,
+    FloatArray,
+    as_choice,
+    as_count,
+    as_labels,
+    as_probability,
+    check_rows,
+    check_same_length,
+    fail,
+)
 from xcal._kaplan_meier import KaplanMeier
-from xcal.calibration.bins import N_BINS
-from xcal.calibration.significance import Method
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.intervals import check_bootstrap, resampled_interval, resampled_rows, true_square, unit
-from xcal.metrics.predictions import Predictions, read_predictions
-from xcal.metrics.spec import METRICS, NAMES, VALUES, Metric, column
+from xcal.calibration.bins import N_BINS, as_clusters
+from xcal.calibration.significance import Method, p_in_words
+from xcal.data.surv import as_outcome
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point, restricted_mean
+from xcal.metrics.estimates import UNKNOWN, Draws, estimates, resamples
+from xcal.metrics.inputs import Vector, as_curves, as_row_weights, as_score, as_time_point
+from xcal.metrics.observed import as_censoring
+from xcal.metrics.of_rows import CURVES, DEPENDENT, WEIGHTED, Asked
+from xcal.metrics.pseudo_values import FEWEST_CENSORED, LEVEL, normal_scores, score_test
+from xcal.metrics.resamples import (
+    check_bootstrap,
+    drawn_by_generator,
+)
+from xcal.metrics.rows import Rows
+from xcal.metrics.spec import METRICS, NAMES, VALUES, Key
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,7 @@ class Evaluation:
     scores : tuple of Score
         What could be computed; ``evaluation["ici"]`` picks one by name.
     skipped : mapping of str to str
-        What could not, and what it lacked: a prediction, independent rows, or rows of equal weight.
+        What could not, and why.
     n, n_events : int
         Rows, and rows with an event.
     at : float
@@ -49,6 +69,9 @@ class Evaluation:
         Clusters, where they were given.
     n_effective : float or None
         Where weights were given, the rows of equal weight whose mean would be as noisy (Kish).
+    censoring_p : float
+        P-value of the test whether censoring before `at` depends on the predicted risk. If it does, values of one time
+        are biased, as nothing is corrected here (`xcal.audit` does); NaN where the rows cannot tell.
     groups : mapping of label to Evaluation
         The same within each group; empty unless groups were given.
     """
@@ -62,6 +85,7 @@ class Evaluation:
     n_bootstrap: int
     n_clusters: int | None = None
     n_effective: float | None = None
+    censoring_p: float = float("nan")
     groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
@@ -97,12 +121,15 @@ class Evaluation:
                 interval = f"[{score.lower:.4f}, {score.upper:.4f}]"
             ideal = "" if score.ideal is None else f"{score.ideal:g}"
             shown = f"{score.value:.2e}" if 0 < abs(score.value) < 1e-3 else f"{score.value:.4f}"
-            if score.name.endswith("_p") and score.value == 0:
+            if VALUES[score.name].form == "p" and score.value == 0:
                 shown = "< 1e-300"  # smaller than the smallest number there is
             lines.append(_line(score.name, shown, interval, ideal))
-        for needed in sorted(set(self.skipped.values())):
-            names = [name for name, lacks in self.skipped.items() if lacks == needed]
-            lines.append(f"not computed without {needed}: {', '.join(names)}")
+        for why in dict.fromkeys(self.skipped.values()):
+            names = [name for name, reason in self.skipped.items() if reason == why]
+            lines.append(f"not computed: {', '.join(names)} ({why})")
+        if self.censoring_p < LEVEL:
+            told = f"note: censoring depends on the predicted risk ({p_in_words(self.censoring_p)})"
+            lines.append(f"{told}, so that values of one time are biased; xcal.audit corrects for it")
         for label, own in self.groups.items():
             if own.n >= MIN_CELL:
                 lines += ["", f"group {label}: {own!r}"]
@@ -164,8 +191,8 @@ def evaluate(
     censoring : KaplanMeier, optional
         Censoring curve of the training rows for Uno's concordance, AUC and the Brier scores; by default from these.
     metrics : sequence of str, optional
-        Which to compute, by their names in a result; all by default. Antolini's
-        concordance with "linear" takes O(n) time for each event.
+        Which to compute, by their names in a result, with what belongs to each, such as its floor; all by default.
+        Antolini's concordance with "linear" takes O(n) time for each event.
     n_bins : int
         Bins of D-calibration and risk groups of one-calibration. 10, with which others report both, so that values can
         be compared; models are trained with 20 (``calibration_bins``), as in the X-CAL paper.
@@ -177,8 +204,8 @@ def evaluate(
         Resamples of the rows for standard errors, and so for intervals; 0 for none. D-calibration and KM calibration
         are distances, zero at best, and grow under resampling; theirs are intervals of the true distance, which reach
         zero where the rows do not exclude a perfect model (see "Intervals" in the documentation). O/E, slope,
-        intercept, ICI, E50, E90 and Emax have intervals by formula, with or without resamples. P-values and the ICI by
-        a Cox model get none.
+        intercept, ICI, E50, E90 and Emax have intervals by formula, with or without resamples, and D-calibration and
+        the values of a Cox regression without. P-values and the ICI by a Cox model get none.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -210,10 +237,10 @@ def evaluate(
     >>> time, event = rng.exponential(1 / rate), np.ones(500)
     >>> result = evaluate(time=time, event=event, cdf=1 - np.exp(-rate * time), predicted_time=1 / rate)
     >>> [score.name for score in result.scores]
-    ['concordance_harrell', 'concordance_uno', 'd_calibration', 'd_calibration_floor', 'd_calibration_p',
-     'quantile_slope', 'quantile_intercept']
+    ['harrell', 'uno', 'd_calibration', 'd_calibration_floor', 'd_calibration_p', 'quantile_slope',
+     'quantile_intercept']
     """
-    predictions = read_predictions(
+    rows, at = read_rows(
         time=time,
         event=event,
         cdf=cdf,
@@ -230,107 +257,171 @@ def evaluate(
     )
     chosen = _chosen(metrics)
     check_bootstrap(n_bootstrap, level, generator)
-    skipped = {name: METRICS[name].needs for name in chosen if getattr(predictions, METRICS[name].needs) is None}
-    skipped |= _naive(chosen, predictions, asked=metrics is not None)
+    skipped = _lacking(chosen, rows, asked=metrics is not None)
     check_rows({"time": time, "groups": groups})
-    labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
+    labels = None if groups is None else as_labels("groups", groups, rows.n, reference="time")
+    names = [name for name in chosen if _ENTRIES[name] not in skipped]
+    weighted = weights is not None
 
-    def measured(rows: Predictions) -> Evaluation:
-        computed = [name for name in chosen if name not in skipped]
-        scores = _scores(computed, rows, _resamples(rows, n_bootstrap, generator), level)
-        n_events = int(np.count_nonzero(rows.event))
-        n_clusters = None if rows.clusters is None else rows.clusters.count
-        effective = None if weights is None else float(rows.time.size if rows.weights is None else rows.weights.sum())
-        counts = (rows.time.size, n_events, rows.at, level, n_bootstrap, n_clusters, effective)
-        return Evaluation(scores, skipped, *counts)
+    def measured(own: Rows) -> Evaluation:
+        scores = _scores(names, own, at, level, n_bootstrap, generator)
+        n_clusters = None if own.clusters is None else own.clusters.count
+        effective = None if not weighted else float(own.n if own.weights is None else own.weights.sum())
+        counts = (own.n, int(np.count_nonzero(own.event)), at, level, n_bootstrap, n_clusters, effective)
+        return Evaluation(scores, skipped, *counts, _censoring_p(own, at))
 
-    whole = measured(predictions)
+    whole = measured(rows)
     if labels is None:
         return whole
     # Labels of an array of objects are Python's already.
-    known = np.unique(labels).tolist()
-    return replace(
-        whole, groups={label: measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
-    )
+    of_row = labels[rows.order]
+    return replace(whole, groups={label: measured(rows.take(of_row == label)) for label in np.unique(labels).tolist()})
 
 
-def _scores(
-    names: Sequence[str], predictions: Predictions, resamples: Sequence[Predictions], level: float
-) -> tuple[Score, ...]:
-    """Every value of the named metrics, with its interval where it has one."""
-    values = {key: value for name in names for key, value in METRICS[name].compute(predictions).items()}
-    intervals = _all_intervals(names, predictions, resamples, values, level)
-    unknown = (float("nan"), float("nan"))
-    return tuple(
-        Score(column(name), value, *intervals.get(name, unknown), VALUES[name].perfect)
-        for name, value in values.items()
-    )
+# By every value the metric that gives it.
+_ENTRIES = {value: name for name, metric in METRICS.items() if metric.evaluated for value in metric.gives}
 
 
 def _chosen(metrics: Any) -> tuple[str, ...]:
-    """Metrics that were asked for, each once, in the order in which they were."""
+    """Values that were asked for, each once, in the order in which they were."""
     try:
         asked = tuple(METRICS) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
     except TypeError:  # an array of no dimension says only when asked that it has no items
         fail("metrics", "names of metrics", repr(metrics))
-    chosen: dict[str, None] = {}
-    for name in asked:
-        chosen[NAMES[as_choice("metrics", name, tuple(NAMES))]] = None
-    return tuple(chosen)
+    if metrics is None:
+        return tuple(name for name in _ENTRIES if VALUES[name].evaluated)
+    return tuple(dict.fromkeys(value for name in asked for value in NAMES[as_choice("metrics", name, tuple(NAMES))]))
 
 
-def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> dict[str, str]:
-    """Metrics that would take rows for independent ones of equal weight; an error if they were asked for by name."""
-    naive = [] if predictions.clusters is None else [name for name in names if not METRICS[name].clustered]
-    if naive and asked:
-        expected = "metrics that hold for rows in clusters"
-        fail("metrics", expected, f"{naive[0]!r}, whose p-value counts every row as an independent observation")
-    unweighted = [] if predictions.weights is None else [name for name in names if not METRICS[name].weighted]
-    if unweighted and asked:
-        fail("metrics", "metrics that take weights", f"{unweighted[0]!r}, which counts every row once")
-    return dict.fromkeys(unweighted, "rows of equal weight") | dict.fromkeys(naive, "independent rows")
+def _lacking(names: Sequence[str], rows: Rows, *, asked: bool) -> dict[str, str]:
+    """Return what these rows do not allow, and why; an error if it was asked for and would not hold for such rows."""
+    found: dict[str, str] = {}
+    for entry in dict.fromkeys(_ENTRIES[name] for name in names):
+        metric = METRICS[entry]
+        why = metric.lacks(rows)
+        if not why and not rows.risk and (metric.at_horizon or why is None):
+            why = CURVES
+        if why and asked and why in (DEPENDENT, WEIGHTED):
+            expected = "metrics that hold for rows in clusters" if why == DEPENDENT else "metrics that take weights"
+            fail("metrics", expected, f"{entry!r}: {why}")
+        found |= {entry: why} if why else {}
+    return found
 
 
-def _resamples(predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None) -> list[Predictions]:
-    """Predictions of rows, or of whole clusters, drawn with replacement."""
-    if generator is None:
-        return []
-    n, clusters = predictions.time.size, predictions.clusters
-    return [predictions.take(resampled_rows(n, clusters, generator)) for _ in range(n_bootstrap)]
-
-
-def _all_intervals(
+def _scores(
     names: Sequence[str],
-    predictions: Predictions,
-    resamples: Sequence[Predictions],
-    values: Mapping[str, float],
+    rows: Rows,
+    at: float,
     level: float,
-) -> dict[str, tuple[float, float]]:
-    """Interval of every value that has one: by formula, or from resamples where there are some."""
-    intervals: dict[str, tuple[float, float]] = {}
+    n_bootstrap: int,
+    generator: np.random.Generator | None,
+) -> tuple[Score, ...]:
+    """Every value that was asked for, with its interval where it has one."""
+    found = estimates(rows, dict.fromkeys(_ENTRIES[name] for name in names), Asked(level, simulated=False))
+    draws = Draws(0)
+    if n_bootstrap and generator is not None:
+        draw = drawn_by_generator(generator, n_bootstrap, rows.order, rows.clusters)
+        draws = resamples(rows, found, n_bootstrap, draw, where=("everywhere", "evaluate"))
+    scores = []
     for name in names:
-        metric = METRICS[name]
-        if metric.intervals is not None:
-            intervals |= metric.intervals(predictions, level)
-        elif resamples and metric.resampled:
-            intervals |= _intervals(metric, predictions, resamples, values, level)
-    return intervals
+        key = Key(name, at if VALUES[name].at_horizon else None)
+        value, ends = found.values.get(key, float("nan")), found.intervals.get(key, UNKNOWN)
+        # Where resamples were asked for, those of squares allow for more than a formula.
+        asked = key in draws.squares or METRICS[_ENTRIES[name]].resampled == "evaluate"
+        if draws.n and (asked or key not in found.intervals):
+            ends = draws.interval(key, value, level)
+        scores.append(Score(name, value, *ends, VALUES[name].perfect))
+    return tuple(scores)
 
 
-def _intervals(
-    metric: Metric,
-    predictions: Predictions,
-    resamples: Sequence[Predictions],
-    values: Mapping[str, float],
-    level: float,
-) -> dict[str, tuple[float, float]]:
-    """Interval of every value of one metric, from resamples."""
-    if metric.deviations is None:
-        draws = [metric.compute(resample) for resample in resamples]
-        drawn = {name: [one[name] for one in draws] for name in metric.gives}
-        return {name: resampled_interval(values[name], own, level, VALUES[name].scale) for name, own in drawn.items()}
-    own = metric.deviations(predictions, predictions)
-    noise = np.array([metric.deviations(predictions, resample) - own for resample in resamples])
-    (name,) = metric.gives
-    found = true_square(values[name], noise @ unit(own), np.square(noise).sum(axis=1), level)
-    return {name: (found.lower, found.upper)}
+def _censoring_p(rows: Rows, at: float) -> float:
+    """Return the p-value of the test whether censoring before a time depends on the predicted risk."""
+    risk, censored = rows.risk.get(at), ~rows.outcome.ended & (rows.time < at)
+    if risk is None or np.count_nonzero(censored) < FEWEST_CENSORED or np.ptp(risk) == 0:
+        return float("nan")
+    return score_test(normal_scores(risk), rows.time, censored, at, rows.weights)
+
+
+# Survival curves may rise by this much from one time to the next: rounding, in float32 too.
+_ROUNDING = 1e-6
+
+
+def read_rows(
+    *,
+    time: Any,
+    event: Any,
+    cdf: Any = None,
+    predicted_time: Any = None,
+    survival: Any = None,
+    times: Any = None,
+    at: Any = None,
+    interpolation: Interpolation = "linear",
+    censoring: KaplanMeier | None = None,
+    n_bins: int = N_BINS,
+    d_calibration_method: Method = "uniform",
+    clusters: Any = None,
+    weights: Any = None,
+) -> tuple[Rows, float]:
+    """Return the checked rows that `evaluate` is asked about, with what is read off the curves, and the time."""
+    as_choice("d_calibration_method", d_calibration_method, get_args(Method))
+    beside = {"cdf": cdf, "predicted_time": predicted_time, "survival": survival}
+    outcome = as_outcome(time, event, beside={**beside, "clusters": clusters, "weights": weights})
+    n, order = outcome.n, outcome.order()
+    if (survival is None) != (times is None):
+        fail("survival, times", "both or neither", "only one of them")
+    if cdf is None and predicted_time is None and survival is None:
+        fail("cdf, predicted_time, survival", "at least one kind of prediction", "none")
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
+    own: FloatArray | None = None
+    if cdf is not None:
+        own = as_probability("cdf", cdf)
+        check_same_length("cdf", own, "time", n)
+    score = None if predicted_time is None else as_score("predicted_time", predicted_time, n)
+    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, n)
+    if censoring is not None:
+        as_censoring(censoring, outcome)
+    as_count("n_bins", n_bins, at_least=2, at_most=MANY)
+    median = float(np.median(outcome.time[outcome.event if outcome.event.any() else slice(None)]))
+    moment = median if at is None else as_time_point("at", at)
+    event_of_cdf, risk = outcome.event, {}
+    if curves is not None and grid is not None:
+        if own is None:  # past the end of a grid a row counts as censored
+            own = np.clip(1 - at_own_time(curves, grid, outcome.time, interpolation), 0.0, 1.0)
+            event_of_cdf = event_of_cdf & (outcome.time <= grid[-1])
+        if score is None:
+            score = restricted_mean(curves, grid, interpolation)
+        # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
+        risk = {moment: np.clip(1 - at_point(curves, grid, moment, interpolation), 0.0, 1.0)[order]}
+    groups = None if clusters is None else as_clusters(clusters, n, reference="time")
+    own_weights = as_row_weights(weights, n)
+    rows = Rows(
+        order=order,
+        outcome=outcome.take(order),
+        risk=risk,
+        cdf_event=event_of_cdf[order],
+        cdfs=() if own is None else (own[order],),
+        survival=None if curves is None else curves[order],
+        times=grid,
+        interpolation=interpolation,
+        score=None if score is None else score[order],
+        censoring=censoring,
+        clusters=None if groups is None else groups.of_rows(order),
+        weights=None if own_weights is None else own_weights[order],
+        n_bins=n_bins,
+        method=d_calibration_method,
+    )
+    return rows, moment
+
+
+def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:
+    """Survival curves and their times. Curves that rise are refused, unless by a rounding.
+
+    A curve that rises is one of event probabilities, or has its columns in the wrong order.
+    """
+    curves, grid = as_curves("survival", survival, times, n)
+    rises = np.diff(curves, axis=1) > _ROUNDING
+    if rises.any():
+        row, before = (int(i) for i in np.argwhere(rises)[0])
+        rise = f"{curves[row, before + 1]} after {curves[row, before]}"
+        fail("survival", "curves that do not rise", rise, (row, before + 1))
+    return curves, grid

@@ -318,14 +318,14 @@ def shown_range(first: float, last: float, min_cell: int) -> tuple[float, float]
 
 
 def rounded_time(t: float) -> float:
-    """Return a time to three digits, or to whole units where that is more.
+    """Return a time to three digits: a median of times in days is that of one row, and is not to be read off.
 
     Examples
     --------
     >>> rounded_time(5.03217), rounded_time(1826.4), rounded_time(0.0123456)
-    (5.03, 1826.0, 0.0123)
+    (5.03, 1830.0, 0.0123)
     """
-    return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
+    return float(f"{t:.3g}")
 
 
 def ends(values: Any, min_cell: int) -> tuple[float, float] | None:

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, as_number, as_probability, as_row, fail, first_row
-from xcal.data.surv import Outcome
-from xcal.metrics.competing import observed_risk
+from xcal._devices import Workers
 from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
-from xcal.metrics.intervals import check_bootstrap, resampled_rows
-from xcal.metrics.times import Block, Timeline
+from xcal.metrics.intervals import resampled_intervals
+from xcal.metrics.observed import observed_risk
+from xcal.metrics.resamples import Block, Timeline, check_bootstrap, drawn_by_generator, resampled
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def decision_curve(
     thresholds : array-like, shape (k,)
         Strictly increasing, above 0 and below 1.
     n_bootstrap : int
-        Resamples of the rows for pointwise percentile intervals; 0 for none.
+        Resamples of the rows for pointwise intervals, by the standard errors that they give; 0 for none.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -151,11 +151,15 @@ def decision_curve(
     check_bootstrap(n_bootstrap, level, generator)
     everybody = _observed(rows, np.ones(rows.risk.size, dtype=np.bool_))
     lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)
+    order = rows.outcome.order()
+    line = Timeline(rows.outcome.take(order))
+    counted = CountedBenefit(line, rows.risk[order], limits, rows.at)
+    model = counted.values(Block.once_each(line))[0]
     if n_bootstrap and generator is not None:
-        drawn = (resampled_rows(rows.risk.size, None, generator) for _ in range(n_bootstrap))
-        draws = [_curve(rows.risk[chosen], limits, rows.outcome.take(chosen), rows.at) for chosen in drawn]
-        lower, upper = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    model = _curve(rows.risk, limits, rows.outcome, rows.at)
+        draw = drawn_by_generator(generator, n_bootstrap, order)
+        with Workers(1) as workers:
+            made = resampled(line, None, n_bootstrap, draw, lambda block: {"": counted.values(block)}, workers)
+        lower, upper = resampled_intervals(model, made[""], level)
     return DecisionCurve(rows.at, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
 
 
@@ -179,25 +183,6 @@ def benefit(share: Any, observed: Any, threshold: Any) -> Any:
     return np.where(np.asarray(share) > 0, share * gained, 0.0)[()]
 
 
-def _curve(p: Vector, limits: Vector, outcome: Outcome, at: float) -> Vector:
-    order = outcome.order()
-    p, by_then = p[order], outcome.happened_by(at)[order]
-    ended = by_then if outcome.competing is None else (outcome.ended & (outcome.time <= at))[order]
-    values = np.empty(limits.size)
-    for k, limit in enumerate(limits):
-        chosen = p >= limit
-        own = ended[chosen]
-        # Rows leave one after another, the events of a time first: the product of their factors is Kaplan-Meier's.
-        lost = 1 / (own.size - np.flatnonzero(own))
-        if outcome.competing is None:
-            observed = 1 - float(np.prod(1 - lost))
-        else:
-            before = np.append(1.0, np.cumprod(1 - lost)[:-1]) if lost.size else lost
-            observed = float((before * lost * by_then[chosen][own]).sum())
-        values[k] = benefit(own.size / p.size, observed, float(limit))
-    return values
-
-
 def _observed(rows: RowsAt, chosen: BoolArray) -> float:
     """Return the observed risk of some rows; NaN where there are none."""
     own = rows.outcome.take(chosen)
@@ -213,7 +198,7 @@ class CountedBenefit:
     def __init__(self, line: Timeline, risk: Vector, thresholds: Vector, at: float) -> None:
         self._risk, self._thresholds = risk, thresholds
         self._by_then = line.event & (line.time <= at)
-        self._ended = self._by_then if line.competing is None else line.ended & (line.time <= at)
+        self._ended = self._by_then if line.outcome.competing is None else line.outcome.ended & (line.time <= at)
 
     def values(self, block: Block) -> Matrix:
         """Net benefit of every resample at every threshold, shape (b, k)."""
@@ -231,64 +216,18 @@ class CountedBenefit:
             if self._ended is self._by_then:
                 observed = 1 - np.prod(1 - lost, axis=1)
             else:
-                left = np.cumprod(1 - lost, axis=1)[:, :-1]
-                before = np.concatenate([np.ones((len(lost), 1)), left], axis=1)[:, : lost.shape[1]]
-                observed = (before * lost) @ self._by_then[rows][events].astype(np.float64)
+                left = np.concatenate([np.ones((len(lost), 1)), np.cumprod(1 - lost, axis=1)[:, :-1]], axis=1)
+                observed = (left[:, : lost.shape[1]] * lost) @ self._by_then[rows][events].astype(np.float64)
             values[:, k] = benefit(before[:, -1] / block.total, observed, threshold)
         return values
 
 
-# --- Values at a horizon from pseudo-values, of the rows and of resamples: everything that is a sum over rows.
-# Used where censoring depends on covariates. The pseudo-values are corrected for it, and Brier score, AUC and net
-# benefit are linear in what happened to a row, so that its pseudo-value can stand for it.
-
-
-class CountedValues:
-    """Accuracy at one time from predictions and pseudo-values.
-
-    `null` are the risks of rows by a model without covariates, where these differ: with the time of their entry.
-    """
-
-    def __init__(self, risk: Vector, values: Vector, null: Vector | None = None) -> None:
-        self._risk, self._values, self._null = risk, values, null
-        self._order = np.argsort(risk, kind="stable")
-        ordered = risk[self._order]
-        self._below = np.searchsorted(ordered, ordered, side="left")
-        self._up_to = np.searchsorted(ordered, ordered, side="right")
-
-    def accuracy(self, counts: Matrix) -> dict[str, Vector]:
-        """Return AUC, Brier score and IPA of every resample; NaN where a resample does not determine one."""
-        total, o = counts.sum(axis=1), self._values
-        brier = self._error(self._risk, counts)
-        mean = counts @ o / total
-        null = mean * (1 - mean) if self._null is None else self._error(self._null, counts)
-        ratio = np.divide(brier, null, out=np.full(null.size, np.nan), where=null > 0)
-        return {"auc": self._auc(counts), "brier": np.asarray(brier), "ipa": 1 - ratio}
-
-    def _error(self, p: Vector, counts: Matrix) -> Vector:
-        """Mean squared error of risks."""
-        o = self._values
-        return np.asarray(counts @ (o * (1 - p) ** 2 + (1 - o) * p**2) / counts.sum(axis=1))
-
-    def _auc(self, counts: Matrix) -> Vector:
-        drawn = counts.take(self._order, axis=1)
-        o = self._values[self._order]
-        case, control = drawn * o, drawn * (1 - o)
-        running = running_sums(control)
-        below, up_to = running.take(self._below, axis=1), running.take(self._up_to, axis=1)
-        # A row is no pair with itself, nor with another draw of itself.
-        same = np.einsum("bi,bi->b", case, control)
-        agreed = np.einsum("bi,bi->b", case, below + up_to) / 2 - same / 2
-        pairs = case.sum(axis=1) * control.sum(axis=1) - same
-        return np.asarray(np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=pairs > 0))
-
-    def benefit(self, counts: Matrix, thresholds: Vector) -> Matrix:
-        """Return the net benefit of every resample at every threshold, shape (b, k)."""
-        found = np.zeros((len(counts), thresholds.size))
-        total = counts.sum(axis=1)
-        for k, threshold in enumerate(thresholds):
-            own = counts * (self._risk >= threshold)
-            acted = own.sum(axis=1)
-            observed = np.divide(own @ self._values, acted, out=np.zeros(acted.size), where=acted > 0)
-            found[:, k] = benefit(acted / total, observed, threshold)
-        return found
+def benefit_of_values(risk: Vector, values: Vector, counts: Matrix, thresholds: Vector) -> Matrix:
+    """Return the net benefit of every resample at every threshold, shape (b, k), by pseudo-values of the rows."""
+    found, total = np.zeros((len(counts), thresholds.size)), counts.sum(axis=1)
+    for k, threshold in enumerate(thresholds):
+        own = counts * (risk >= threshold)
+        acted = own.sum(axis=1)
+        observed = np.divide(own @ values, acted, out=np.zeros(acted.size), where=acted > 0)
+        found[:, k] = benefit(acted / total, observed, threshold)
+    return found

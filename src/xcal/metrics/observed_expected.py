@@ -22,7 +22,6 @@ from xcal.calibration.dcalibration import as_at_most
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
-from xcal.metrics.competing import observed_risk
 from xcal.metrics.cox import log_hazard
 from xcal.metrics.inputs import (
     Matrix,
@@ -32,8 +31,9 @@ from xcal.metrics.inputs import (
     mean_of,
     read_at,
 )
+from xcal.metrics.kaplan_meier_streaming import LIMIT, BoundedCurve, StreamingKaplanMeier
+from xcal.metrics.observed import observed_risk
 from xcal.metrics.pseudo_values import HazardsSeen, jackknife
-from xcal.metrics.times import LIMIT, BoundedCurve, StreamingKaplanMeier
 
 Interval = Literal["robust", "greenwood", "poisson"]
 _FARTHEST = 12.0  # log of the largest factor on hazards that is looked for

@@ -12,9 +12,10 @@ from xcal._checks import MANY, BoolArray, FloatArray, as_choice, as_count, as_pr
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.surv import Outcome, as_outcome
+from xcal.metrics.calibration_curve import group_labels
 from xcal.metrics.cells import CellCounts, PairAccumulator, as_grid, sums_as_floats, unit_sums_by_bin
 from xcal.metrics.inputs import Integers, Vector, as_row_probability, as_time_point, is_followed
-from xcal.metrics.times import LIMIT, BoundedCurve, bounded_curve
+from xcal.metrics.kaplan_meier_streaming import LIMIT, BoundedCurve, bounded_curve
 
 # --- The tests behind one-calibration: which risk groups stand alone, and what is compared in each.
 
@@ -98,14 +99,6 @@ class Compared:
     observed: Vector
     terms: Vector
     sizes: Integers
-
-
-def group_labels(predicted: Vector, n_groups: int) -> Integers:
-    """Risk group of each row by the rank of its prediction, equal predictions together, numbered without gaps."""
-    ordered = np.sort(predicted)
-    edges = ordered[np.arange(1, n_groups) * predicted.size // n_groups]
-    _, label = np.unique(np.searchsorted(edges, predicted, side="right"), return_inverse=True)
-    return np.asarray(label, dtype=np.int64)
 
 
 def joined(counts: list[Vector], wanted: list[float]) -> Integers:

@@ -266,7 +266,7 @@ class CountedPairs:
     nothing sorted.
     """
 
-    def __init__(self, outcome: Outcome, score: Vector) -> None:
+    def __init__(self, outcome: Outcome, score: FloatArray) -> None:
         self._double: Integers | None = None
         if outcome.entry is not None:
             time = np.append(outcome.time, outcome.entry)

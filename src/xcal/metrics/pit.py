@@ -31,10 +31,9 @@ from xcal.calibration.histogram import (
     rest,
     share_of_bin,
 )
-from xcal.data.surv import Outcome
 from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
 from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
-from xcal.metrics.times import Block, Timeline, kaplan_meier_product, product, share_lost
+from xcal.metrics.resamples import Block, Timeline, kaplan_meier_product, product, share_lost
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -383,7 +382,7 @@ class CountedCurve:
 
     def __init__(self, line: Timeline, survival: FloatArray, times: Vector, interpolation: Interpolation) -> None:
         self._survival = survival
-        points = event_points(Outcome(line.time, line.event), times)
+        points = event_points(line.outcome, times)
         self.defined = points.size >= 2
         if not self.defined:
             return

@@ -16,20 +16,250 @@ kind               it estimates without bias if
 All are exact where nothing is hidden. Andersen, Klein, Rosthøj (2003), Biometrika 90:15-27, for the first; for the
 second the efficient influence function of a survival probability (Robins, Rotnitzky 1992), with the audited model's
 curves as the model of the outcome; for the third Louis (1982), JRSS B 44:226-233, on information that is missing.
+
+Before them stand the models of when rows are censored, and the test of what that depends on.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize
+from scipy.special import chdtrc, ndtri
+from scipy.stats import rankdata
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import share_left
+from xcal._kaplan_meier import fit_kaplan_meier, later_entries
+from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome
-from xcal.metrics.censoring import CensoringModel
-from xcal.metrics.competing import incidence_pseudo_values
+from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.observed import at_risk_of, two_causes
+
+# --- When rows are censored: models of it, and whether it depends on what is known of the rows.
+# Kaplan-Meier, the jackknife and weights by a marginal censoring curve take the rows still observed to stand for those
+# that are not. Where patients at high risk leave earlier, they do not. The score test of a Cox model of the censorings
+# asks about the predicted risks and about every covariate; it sees such a dependence long before it matters.
+
+# Level of the test, over all that was asked about, and censored rows below which nothing is tested.
+LEVEL, FEWEST_CENSORED = 0.01, 20
+
+# Logarithm of a factor on the hazard of censoring that no data show.
+_MOST_PREDICTOR = 30.0
+
+# Censored rows for each term of the model of censoring.
+_PER_TERM = 10
+
+
+@dataclass(frozen=True, eq=False)
+class CensoringModel:
+    """A Cox model of the censoring times: the probability of not being censored, for each row by its covariates.
+
+    Attributes
+    ----------
+    times, hazard : arrays, shape (k,)
+        Times of the censorings, ascending, and the cumulative baseline hazard after each.
+    factor : array, shape (n,)
+        Factor of each row on that hazard.
+    lived : array, shape (n,), or None
+        Cumulative baseline hazard at the entry of each row, from which on it could be censored; None for 0.
+    """
+
+    times: Vector
+    hazard: Vector
+    factor: Vector
+    lived: Vector | None = None
+
+    def before(self, t: FloatArray) -> Vector:
+        """Return the probability of each row to be observed until its own entry of `t`, shape (n,), or longer."""
+        passed = np.append(0.0, self.hazard)[np.searchsorted(self.times, t, side="left")]
+        return np.asarray(np.exp(-self.factor * (passed if self.lived is None else passed - self.lived)))
+
+    def take(self, rows: npt.NDArray[Any]) -> "CensoringModel":
+        """Return the model for some of the rows."""
+        lived = None if self.lived is None else self.lived[rows]
+        return CensoringModel(self.times, self.hazard, self.factor[rows], lived)
+
+    def of_rows(self, rows: slice, t: Vector) -> Vector:
+        """Return that of some rows at every time of a grid, shape (rows, times)."""
+        passed = np.append(0.0, self.hazard)[np.searchsorted(self.times, t, side="left")]
+        since = passed if self.lived is None else passed - self.lived[rows, None]
+        return np.asarray(np.exp(-self.factor[rows, None] * since))
+
+    def entered(self, entry: FloatArray | None) -> "CensoringModel":
+        """Return the model for rows that could be censored from their entry on."""
+        if entry is None:
+            return self
+        lived = np.append(0.0, self.hazard)[np.searchsorted(self.times, entry, side="right")]
+        return CensoringModel(self.times, self.hazard, self.factor, lived)
+
+
+def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
+    """Fit a Cox model of the censorings; None where its likelihood has no maximum.
+
+    At one time the events come first: rows with an event at t are no longer at risk of being censored there.
+    """
+    time, event = outcome.time, outcome.ended
+    spread = x.std(axis=0)
+    scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    # A censoring comes just after the events of its time.
+    late, all_x, counts = np.where(event, time, np.nextafter(time, np.inf)), scaled, np.ones(time.size)
+    leaves = ~event
+    if outcome.entry is not None:
+        # Rows are taken out of the sets of those at risk that lie before their entry, by counts below zero.
+        late = np.append(late, np.nextafter(outcome.entry, np.inf))
+        leaves, counts = np.append(leaves, np.zeros(time.size, dtype=np.bool_)), np.append(counts, -counts)
+        all_x = np.append(scaled, scaled, axis=0)
+    both = Outcome(late, leaves)
+    order = both.order()
+    sets, counts = RiskSets(both.take(order)), counts[order]
+    ordered, censored = late[order], leaves[order]
+    start = np.zeros(x.shape[1])
+    fit = sets.fit(np.ascontiguousarray(all_x[order].T), counts, float(ordered[-1]), start)
+    predictor = all_x @ fit.coefficients
+    # Covariates that tell the order of all censorings have ever larger coefficients.
+    if not fit.converged or not np.abs(predictor).max() < _MOST_PREDICTOR:
+        return None
+    factor = np.exp(predictor)
+    # Breslow's steps: one over the sum of the factors at risk.
+    at_risk = np.cumsum((counts * factor[order])[::-1])[::-1]
+    first = np.searchsorted(ordered, ordered[censored], side="left")
+    times = time[order[censored]].astype(np.float64)
+    return CensoringModel(times, np.cumsum(1 / at_risk[first]), factor[: time.size]).entered(outcome.entry)
+
+
+def same_for_all(outcome: Outcome) -> CensoringModel:
+    """Return the model of censoring that is the same for all rows at risk."""
+    curve = fit_kaplan_meier(outcome.time, outcome.ended, "censoring", entry=outcome.entry)
+    some = curve.counts > 0
+    hazard = np.cumsum(curve.counts[some] / curve.at_risk[some])
+    return CensoringModel(curve.times[some], hazard, np.ones(outcome.n)).entered(outcome.entry)
+
+
+# --- What the censoring depends on.
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A variable on which censoring may depend, and the p-value of the test whether it does."""
+
+    name: str
+    values: Vector
+    p_value: float
+    is_risk: bool
+
+
+def terms_of(columns: Sequence[Column]) -> Iterator[tuple[str, Vector, bool]]:
+    """Return what is tested of each column: numbers as normal scores of their ranks, every label on its own."""
+    for column in columns:
+        if column.labels is None:
+            yield column.name, normal_scores(column.values), False
+        else:
+            for k in range(len(column.labels)):
+                member = (column.values == k).astype(np.float64)
+                if 0 < member.sum() < member.size:
+                    yield column.name, member, False
+
+
+def asked_terms(
+    variables: Iterable[tuple[str, Vector, bool]],
+    outcome: Outcome,
+    censored: BoolArray,
+    last: float,
+    weights: Vector | None = None,
+) -> list[Term]:
+    """Test each variable, of rows in the order of their times: its name, values, and whether it is a predicted risk.
+
+    `censored` are the rows that left before the time `last`.
+    """
+    return [
+        Term(name, values, score_test(values, outcome.time, censored, last, weights, outcome.entry), is_risk)
+        for name, values, is_risk in variables
+    ]
+
+
+def dependent(terms: Sequence[Term]) -> list[Term]:
+    """Return the variables on which censoring depends, by a test that is corrected for their number."""
+    return [term for term in terms if term.p_value * len(terms) < LEVEL]
+
+
+def model_of_terms(terms: Sequence[Term], found: Sequence[Term], outcome: Outcome, n: int) -> CensoringModel | None:
+    """Fit a Cox model of the `n` censorings on what was found and the last predicted risk, as far as rows allow."""
+    most = max(1, n // _PER_TERM)
+    risk = [term for term in terms if term.is_risk][-1:]
+    wanted = sorted(found or terms, key=lambda term: term.p_value)
+    chosen = [*risk, *(term for term in wanted if term not in risk)][:most]
+    # Risks of several horizons are nearly the same variable.
+    kept: list[Vector] = []
+    for term in chosen:
+        if all(abs(np.corrcoef(term.values, other)[0, 1]) < 0.95 for other in kept):
+            kept.append(term.values)
+    return fit_censoring(np.column_stack(kept), outcome)
+
+
+def found_censoring(columns: Sequence[Column], risk: Vector, outcome: Outcome) -> CensoringModel:
+    """Return the model of censoring of these rows: by the risks and columns on which it depends, or one for all."""
+    order = outcome.order()
+    ordered, censored = outcome.take(order), ~outcome.ended[order]
+    if censored.sum() < FEWEST_CENSORED:
+        return same_for_all(outcome)
+    parts = [Column(column.name, column.values[order], column.labels) for column in columns]
+    variables = [("the predicted risk", normal_scores(risk[order]), True)] if np.ptp(risk) > 0 else []
+    asked = asked_terms([*variables, *terms_of(parts)], ordered, censored, float(ordered.time[-1]))
+    found = dependent(asked)
+    model = model_of_terms(asked, found, ordered, int(censored.sum())) if found else None
+    if model is None:
+        return same_for_all(outcome)
+    return model.take(np.argsort(order))
+
+
+def normal_scores(values: FloatArray) -> Vector:
+    """Return normal scores of the ranks: in order, and without outliers."""
+    return np.asarray(ndtri((rankdata(values) - 0.5) / values.size))
+
+
+def score_test(
+    z: Vector,
+    time: FloatArray,
+    censored: BoolArray,
+    last: float,
+    weights: Vector | None,
+    entry: FloatArray | None = None,
+) -> float:
+    """P-value of the score test of a Cox model of the censorings on one variable, rows in time order.
+
+    Of weighted rows with the variance of Lin and Wei, the sum of squares of what each row adds to the score: its
+    residual at its censoring less what was expected of it while it was at risk.
+    """
+    followed = np.minimum(time, last)
+    one = np.ones(z.size) if weights is None else weights
+    backwards = (one[:, None] * np.column_stack([np.ones(z.size), z, z * z]))[::-1].cumsum(axis=0)[::-1]
+    first = np.searchsorted(followed, followed[censored], side="left")
+    sums = backwards[first]
+    if entry is not None:  # rows that have not entered are not at risk
+        order = np.argsort(entry)[::-1]
+        later = np.cumsum(np.column_stack([np.ones(z.size), z, z * z])[order], axis=0)
+        number = later_entries(followed[censored].astype(np.float64), entry).astype(np.int64)
+        sums = sums - np.concatenate([np.zeros((1, 3)), later])[number]
+    n, total, square = sums.T
+    mean = total / n
+    if weights is None:
+        score, variance = float((z[censored] - mean).sum()), float((square / n - mean**2).sum())
+    else:
+        hazard, expected = (np.append(0.0, np.cumsum(w)) for w in (one[censored] / n, one[censored] * mean / n))
+        passed = np.searchsorted(followed[censored], followed, side="right")
+        added = expected[passed] - z * hazard[passed]
+        added[censored] += z[censored] - mean
+        score, variance = float(one @ added), float(np.square(one * added).sum())
+    if not variance > 0:
+        return 1.0
+    return float(chdtrc(1, score**2 / variance))
+
+
+# --- Pseudo-values.
 
 # A row stands for at most 1 / this many rows in `doubly_robust`: heavier ones would decide the result alone.
 LEAST_UNCENSORED = 0.05
@@ -57,45 +287,69 @@ def jackknife(outcome: Outcome, at: float, *, seen: float = 1.0, weights: Vector
     weights : array, shape (n,), optional
         Of the rows, all above zero.
     """
-    if outcome.competing is not None:
-        return incidence_pseudo_values(outcome, at, seen=seen, weights=weights)
-    n, event = outcome.n, outcome.event
+    cause, n = two_causes(outcome), outcome.n
     moments, place = np.unique(outcome.time, return_inverse=True)
     one = np.ones(n) if weights is None else weights
-    events, censored = (np.bincount(place, weights=one * kind).astype(np.float64) for kind in (event, ~event))
-    at_risk = np.cumsum((events + censored)[::-1])[::-1] - (1 - seen) * censored
     by_then = int(np.searchsorted(moments, at, side="right"))
-    d, r = events[:by_then], at_risk[:by_then]
-    kept = share_left(d, r)
-    if weights is not None:
-        return _infinitesimal(d, r, place, event, seen, float(weights.sum()))
-    # Leaving out a row that outlasts a moment, one with its event there, and one that is censored there.
-    without, without_event, without_censored = (
-        share_left(deaths, rows) for deaths, rows in ((d, r - 1), (d - 1, r - 1), (d, r - seen))
+    own, left, *others = (
+        np.bincount(place, one * (cause == k), moments.size)[:by_then].astype(np.float64)
+        for k in (1, 0, *((2,) if outcome.competing is not None else ()))
     )
-    before = np.append(1.0, np.cumprod(without))
-    after = np.append(np.cumprod(kept[::-1])[::-1], 1.0)
-    # A row that outlasts the time has no factor of its own, and none of the others after it.
-    passed, own = place < by_then, np.minimum(place, by_then)
-    factor = np.where(event, np.append(without_event, 1.0)[own], np.append(without_censored, 1.0)[own])
-    left_out = before[own] * np.where(passed, factor * after[np.minimum(own + 1, by_then)], 1.0)
-    return np.asarray(1 - (n * after[0] - (n - 1) * left_out))
+    d = sum(others, start=own)
+    r = at_risk_of(place, one, moments.size)[:by_then] - (1 - seen) * left
+    passed, at_own = place < by_then, np.minimum(place, by_then)
+    if weights is not None:
+        return _infinitesimal(d, own, r, passed, at_own, cause, seen, float(weights.sum()))
+    # What is still to come from each moment on, for one who has reached it: nothing after the last.
+    survival = np.append(1.0, np.cumprod(1 - _part(d, r)))
+    comes = survival[:-1] * _part(own, r)
+    ahead = _part(np.append(np.cumsum(comes[::-1])[::-1], 0.0), survival)
+    # Without a row that outlasts them: survival before each moment, and the incidence before it.
+    before = np.append(1.0, np.cumprod(1.0 - _part(d, r - 1)))
+    passed_by = np.append(0.0, np.cumsum(before[:-1] * _part(own, r - 1)))
+    # Without the row at its own moment, of which a censored one was seen a part.
+    remain = np.append(r, 0.0)[at_own] - np.where(cause > 0, 1.0, seen)
+    comes_own = _part(np.append(own, 0.0)[at_own] - ((cause == 1) & passed), remain)
+    kept_own = 1 - _part(np.append(d, 0.0)[at_own] - ((cause > 0) & passed), remain)
+    after = comes_own + kept_own * ahead[np.minimum(at_own + 1, by_then)]
+    left_out = passed_by[at_own] + before[at_own] * np.where(passed, after, 0.0)
+    return np.asarray(n * ahead[0] - (n - 1) * left_out)
 
 
-def _infinitesimal(d: Vector, r: Vector, place: Integers, event: BoolArray, seen: float, total: float) -> Vector:
-    """Pseudo-values from the weights of deaths and of those at risk at the times up to one time.
-
-    A row changes the log of the survival by the sum of d / (r (r - d)) while it is at risk, less 1 / (r - d) at its
-    event. Where nobody is left survival is zero, and nothing changes it.
-    """
+def _infinitesimal(
+    d: Vector,
+    own: Vector,
+    r: Vector,
+    passed: BoolArray,
+    place: Integers,
+    cause: Integers,
+    seen: float,
+    total: float,
+) -> Vector:
+    """Pseudo-values from the weights of events and of those at risk up to one time; see `_error` for the influence."""
+    if not d.size:
+        return np.zeros(cause.size)
     left = r - d
-    survival = float(np.prod(share_left(d, r)))
     step = np.divide(1.0, left, out=np.zeros_like(left), where=left > 0)
-    terms = np.divide(d * step, r, out=np.zeros_like(r), where=r > 0)
-    passed = np.append(0.0, np.cumsum(terms))
-    own = np.minimum(place, d.size)
-    at_own = np.where(event, np.append(terms - step, 0.0)[own], np.append(seen * terms, 0.0)[own])
-    return np.asarray(1 - survival - total * survival * (passed[own] + at_own))
+    before = np.append(1.0, np.cumprod(1 - _part(d, r))[:-1])
+    comes = before * _part(own, r)
+    incidence = np.cumsum(comes)
+    grows = d * step / r
+    log_survival = np.append(0.0, np.cumsum(grows))
+    waiting = np.append(0.0, np.cumsum(comes * (log_survival[:-1] - 1 / r)))
+    last = float(incidence[-1])
+    at = np.minimum(place, d.size - 1)
+    # A row is at risk of all events of its own time; a censored one of those of the part of it that it was seen.
+    part = np.where(cause > 0, 1.0, seen)
+    slope = log_survival[at] + part * grows[at] - np.where(cause > 0, step[at], 0.0)
+    level = waiting[at] + comes[at] * (log_survival[at] - part / r[at])
+    level = level + np.where(cause == 1, before[at] / r[at], 0.0) + slope * (last - incidence[at])
+    return np.asarray(last + total * np.where(passed, level, waiting[-1]))
+
+
+def _part(amount: Vector, whole: Vector) -> Vector:
+    """Return amount / whole; 0 where there is nothing of the whole."""
+    return np.divide(amount, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
 
 
 def doubly_robust(

@@ -1,94 +1,92 @@
-"""All metrics of xcal in one table: what each needs and computes, and every number that it gives as people read it.
+"""All metrics of xcal in one table: what each needs and computes, how it is resampled, and where its numbers are shown.
 
-`METRICS` has one entry per computation, in the order of `evaluate`: the prediction that it needs, its function, how its
-intervals come, what of it merges. `VALUES` has one line per number, in the order of an audit's table: its label, how it
-is written, what a perfect model scores, which direction is better, and where it is shown. Everything that asks which
-metrics there are reads these two.
+`METRICS` has one entry per computation, in the order of `evaluate`: what rows must have for it, its function, what it
+is of resamples, what of it merges. `VALUES` has one line per number, in the order of an audit's table: its label, how
+it is written, what a perfect model scores, which direction is better, and where it is shown. Everything that computes
+or shows metrics reads these two: `evaluate`, audits, their reports and comparisons, the page of a path, folders.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
-from xcal.calibration.dcalibration import d_calibration
-from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.streaming import DCalibration
-from xcal.metrics.auc import cumulative_dynamic_auc
-from xcal.metrics.brier import StreamingBrier, brier_score, integrated_brier_score, scaled_brier_score
-from xcal.metrics.concordance import StreamingConcordance, concordance_index
-from xcal.metrics.cox import cox_calibration, cox_ici
-from xcal.metrics.cox_ici_streaming import StreamingCoxICI
-from xcal.metrics.curves import both_curves, event_points, km_calibration
-from xcal.metrics.ici import DISTANCES, smooth_calibration
-from xcal.metrics.inputs import Form, Vector
-from xcal.metrics.intervals import GAIN, PLAIN, POSITIVE, SHARE, UNKNOWN_DISTANCE, Distance, Scale
-from xcal.metrics.observed_expected import (
-    CalibrationSlope,
-    ObservedExpected,
-    StreamingObservedExpected,
-    error_of_mean,
-    observed_expected,
-    ratio,
-    slope_of,
-)
-from xcal.metrics.one_calibration import StreamingOneCalibration, one_calibration
-from xcal.metrics.pit import quantile_slope
-from xcal.metrics.predictions import Predictions
-from xcal.metrics.pseudo_values import jackknife
+from xcal.metrics import of_rows as of
+from xcal.metrics.calibration_curve import DISTANCES
+from xcal.metrics.errors import StreamingMeanNLL
+from xcal.metrics.inputs import Form, Matrix
+from xcal.metrics.intervals import GAIN, PLAIN, POSITIVE, SHARE, Distance, Scale
+from xcal.metrics.observed_expected import StreamingObservedExpected
+from xcal.metrics.of_rows import Asked, Counted, Found, Number
+from xcal.metrics.resamples import Block
+from xcal.metrics.rows import Rows
 
 Interval = tuple[float, float]
 
+
+@dataclass(frozen=True)
+class Key:
+    """Which number of some rows is meant: the metric, the horizon (None: over all times), the group (None: all)."""
+
+    metric: str
+    horizon: float | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was not computed, and why.
+
+    Attributes
+    ----------
+    what : str
+        Name of a metric; "horizon" for everything of one horizon, "group" for a whole group.
+    why : str
+        The reason, in words.
+    horizon, group
+        Where; None for all.
+    interval : bool
+        Whether the value is there and only its interval is missing.
+    """
+
+    what: str
+    why: str
+    horizon: float | None = None
+    group: str | None = None
+    interval: bool = False
+
+
 # --- Every number that is shown of a model.
+
+# What a value says about another one: what a perfect model scores, what is left without noise, tests of it, and what
+# is said of it across sites.
+Role = Literal["floor", "excess", "noise", "p", "p_corrected", "sites", "new_site", "sites_tau2", "sites_i2"]
+# Where values are shown: in the text of an audit, on top of its report, in a section of it, on the page of a path.
+Place = Literal["text", "glance", "average", "level", "times", "order", "error", "covariates", "frontier"]
 
 
 @dataclass(frozen=True)
 class Value:
-    """One number: what it is called inside and in an audit, and how people meet it.
-
-    Attributes
-    ----------
-    metric, name, hint : str
-        Its name in an audit, what people call it, and one line on how to read it.
-    form : str
-        How it is written.
-    perfect : float, optional
-        The value of a perfect model; None where there is no such value.
-    better : {1, -1, 0}
-        1 if higher is better, -1 if lower; 0 where neither is.
-    good : tuple of two floats, optional
-        Range that is good enough for a verdict.
-    at_horizon : bool
-        Whether there is one for each horizon.
-    scale : Scale
-        Where it has no bounds and its resamples are closer to normal.
-    compared : bool
-        Whether a difference of two models means something: not where it says something about test or rows.
-    main : bool
-        Whether it is among the first that a person compares, and a difference is called better or worse.
-    text : int
-        Place in the short text of an audit; 0 if it is not there.
-    analytic : str
-        Its name among the values of an audit whose intervals have a formula; "" where they come from resamples.
-    column : str
-        Its name in a result of `evaluate`, by default `metric`.
-    """
+    """One number: what it is called inside, and how people meet it."""
 
     metric: str
-    name: str
-    form: Form
-    hint: str = ""
-    perfect: float | None = None
-    better: int = 0
-    good: Interval | None = None
-    at_horizon: bool = False
-    scale: Scale = PLAIN
-    compared: bool = True
-    main: bool = False
-    text: int = 0
-    analytic: str = ""
-    column: str = ""
+    name: str  # what people call it
+    form: Form  # how it is written
+    hint: str = ""  # one line on how to read it
+    perfect: float | None = None  # the value of a perfect model; None where there is no such value
+    better: int = 0  # 1 if higher is better, -1 if lower; 0 where neither is
+    good: Interval | None = None  # range that is good enough for a verdict
+    at_horizon: bool = False  # whether there is one for each horizon
+    scale: Scale = PLAIN  # where it has no bounds and its resamples are closer to normal
+    compared: bool = True  # whether a difference of two models means something: not where it is about test or rows
+    main: bool = False  # whether it is among the first that a person compares: a difference is called better or worse
+    analytic: str = ""  # its name among the values of an audit whose intervals have a formula
+    evaluated: bool = True  # whether `evaluate` lists it
+    of: str = ""  # the metric that it belongs to
+    role: Role | None = None  # what it says about that
+    shown: Mapping[Place, int] = field(default_factory=dict)  # where it is shown, and at which place there
 
 
 _AT: dict[str, Any] = {"at_horizon": True}
@@ -101,49 +99,54 @@ _BY_COX = "misleads where hazards are not proportional"
 _FLOOR = "0 is right; compare with the floor"
 
 
-def _p(metric: str, label: str, hint: str) -> tuple[Value, Value]:
+def _role(of: str, role: Role, name: str, form: Form, hint: str, **given: Any) -> Value:
+    """Return a value that says something about another one; it is not compared between models."""
+    return Value(f"{of}_{role}", name, form, hint, of=of, role=role, **_BESIDE | given)
+
+
+def _p(metric: str, label: str, hint: str, **given: Any) -> tuple[Value, Value]:
     """Return the p-value of a test at horizons, alone and corrected."""
     return (
-        Value(f"{metric}_p", f"{label}, p", "p", hint, **_AT, **_BESIDE),
-        Value(f"{metric}_p_corrected", f"{label}, p (corrected)", "p", _NUMBER_OF_TESTS, **_AT, **_BESIDE),
+        _role(metric, "p", f"{label}, p", "p", hint, **_AT, **given),
+        _role(metric, "p_corrected", f"{label}, p (corrected)", "p", _NUMBER_OF_TESTS, **_AT),
     )
 
 
 def _distance(
-    metric: str, name: str, hint: str, floor: str = _NOISE, text: int = 0, **given: Any
+    metric: str, name: str, hint: str, floor: str = _NOISE, floor_shown: Mapping[Place, int] | None = None, **given: Any
 ) -> tuple[Value, Value, Value]:
     """Return a distance of risks from what happened, what a perfect model scores, and what noise leaves of it."""
-    beside: dict[str, Any] = {**_AT, **_BESIDE}
+    label, shown = f"{name} of a perfect model", floor_shown or {}
     return (
-        Value(metric, name, "fraction", hint, perfect=0, better=-1, **_AT, text=text, **given),
-        Value(f"{metric}_floor", f"{name} of a perfect model", "fraction", floor, **beside, text=text and text + 1),
-        Value(f"{metric}_excess", f"{name} without noise", "fraction", _UNEXPLAINED, **beside),
+        Value(metric, name, "fraction", hint, perfect=0, better=-1, **_AT, **given),
+        _role(metric, "floor", label, "fraction", floor, **_AT, shown=shown),
+        _role(metric, "excess", f"{name} without noise", "fraction", _UNEXPLAINED, **_AT, evaluated=False),
     )
 
 
+ACROSS: tuple[Role, ...] = ("sites", "new_site", "sites_tau2", "sites_i2")
 # Values that are averaged over sites, with the scale on which the sites are taken to be normal.
 ACROSS_SITES: Mapping[str, Scale] = {"auc": SHARE, "oe": POSITIVE, "slope": PLAIN, "ici_excess": PLAIN}
 
 
 def _across_sites(metric: str, name: str, form: Form) -> tuple[Value, Value, Value, Value]:
     """Return a value's mean over sites, its interval for a new one, and how much the sites differ."""
-    given: dict[str, Any] = {**_AT, **_BESIDE}
+    new = "the interval is where a new site is expected"
     return (
-        Value(f"{metric}_sites", f"{name}, mean over sites", form, "random effects", **given),
-        Value(
-            f"{metric}_new_site", f"{name}, a new site", form, "the interval is where a new site is expected", **given
-        ),
-        Value(f"{metric}_sites_tau2", f"{name}, tau² between sites", "small", "variance beyond chance", **given),
-        Value(f"{metric}_sites_i2", f"{name}, I² between sites", "percent", "share of variance beyond chance", **given),
+        _role(metric, "sites", f"{name}, mean over sites", form, "random effects", **_AT),
+        _role(metric, "new_site", f"{name}, a new site", form, new, **_AT),
+        _role(metric, "sites_tau2", f"{name}, tau² between sites", "small", "variance beyond chance", **_AT),
+        _role(metric, "sites_i2", f"{name}, I² between sites", "percent", "share of variance beyond chance", **_AT),
     )
 
 
-def _d_calibration(metric: str, of: str, excess: str, text: int = 0, **given: Any) -> tuple[Value, Value, Value]:
+def _d_calibration(metric: str, of: str, excess: str, **given: Any) -> tuple[Value, Value, Value]:
     """Return D-calibration by one treatment of censored rows, its floor and its excess."""
+    shown: Any = {where: place + 1 for where, place in given.get("shown", {}).items()}
     return (
-        Value(metric, f"D-calibration ({of})", "small", _FLOOR, perfect=0, better=-1, text=text, **given),
-        Value(f"{metric}_floor", f"Floor ({of})", "small", _PERFECT_ROWS, **_BESIDE, text=text and text + 1),
-        Value(f"{metric}_excess", f"Without noise ({of})", "small", excess, **_BESIDE),
+        Value(metric, f"D-calibration ({of})", "small", _FLOOR, perfect=0, better=-1, **given),
+        _role(metric, "floor", f"Floor ({of})", "small", _PERFECT_ROWS, shown=shown),
+        _role(metric, "excess", f"Without noise ({of})", "small", excess, evaluated=False),
     )
 
 
@@ -153,333 +156,97 @@ VALUES: Mapping[str, Value] = {
     value.metric: value
     for value in (
         Value("harrell", "Harrell's C", "fraction", "1 orders every pair rightly, 0.5 is chance",
-            **_CONCORDANCE, text=1, column="concordance_harrell"),
+            **_CONCORDANCE, shown={"text": 1, "glance": 5, "order": 1, "frontier": 5}),
         Value("uno", "Uno's C", "fraction", "as Harrell's, corrected for censoring",
-            **_CONCORDANCE, text=2, column="concordance_uno"),
+            **_CONCORDANCE, shown={"text": 2, "order": 2}),
         Value("antolini", "Antolini's C", "fraction", "as Harrell's, for curves that cross",
-            **_CONCORDANCE, text=3, column="concordance_antolini"),
+            **_CONCORDANCE, shown={"text": 3, "order": 3}),
         Value("auc", "AUC", "fraction", "1 separates who has the event by then, 0.5 is chance",
-            **_CONCORDANCE, **_AT, text=7),
+            **_CONCORDANCE, **_AT, shown={"text": 7, "glance": 3, "order": 4}),
         Value("oe", "O/E", "ratio", "events observed per event expected; 1 is right",
-            perfect=1, good=(0.8, 1.25), **_AT, text=3, analytic="O/E"),
+            perfect=1, good=(0.8, 1.25), **_AT, analytic="O/E", shown={"text": 3, "glance": 1, "average": 1}),
         *_p("oe", "O/E", "test that the risks are right on average"),
-        Value("mean_risk", "Mean predicted risk", "percent", "average over all rows", **_AT, text=1),
-        Value("observed_risk", "Observed risk", "percent", "by Kaplan-Meier", **_AT, **_BESIDE, text=2),
+        Value("mean_risk", "Mean predicted risk", "percent", "average over all rows", **_AT, evaluated=False,
+            shown={"text": 1, "average": 2}),
+        Value("observed_risk", "Observed risk", "percent", "by Kaplan-Meier", **_AT, **_BESIDE, evaluated=False,
+            shown={"text": 2, "average": 3}),
         Value("slope", "Calibration slope", "ratio", "1 is right; below 1: risks too extreme",
-            perfect=1, good=(0.8, 1.25), **_AT, text=4, analytic="slope"),
+            perfect=1, good=(0.8, 1.25), **_AT, analytic="slope", shown={"text": 4, "level": 4}),
         *_p("slope", "Calibration slope", "test that the slope is 1"),
         Value("intercept", "Calibration intercept", "ratio", "0 is right; below 0: risks too high",
-            perfect=0, **_AT, analytic="intercept"),
+            perfect=0, **_AT, analytic="intercept", of="slope", shown={"level": 5}),
         *_distance("ici", "ICI", "mean distance of predicted from observed risk", f"{_NOISE}: noise alone",
-            good=(0.0, 0.05), main=True, text=5, analytic="ICI"),
-        *_p("ici", "ICI", "test that the risks are right at each level"),
-        *_distance("e50", "E50", "median of that distance"),
-        *_distance("e90", "E90", "nine rows in ten are closer than this"),
-        *_distance("emax", "Emax", "the largest distance"),
+            good=(0.0, 0.05), main=True, analytic="ICI", shown={"text": 5, "glance": 2, "level": 1},
+            floor_shown={"text": 6, "level": 2}),
+        *_p("ici", "ICI", "test that the risks are right at each level", shown={"level": 3}),
+        *_distance("e50", "E50", "median of that distance", of="ici", shown={"level": 6}),
+        *_distance("e90", "E90", "nine rows in ten are closer than this", of="ici", shown={"level": 7}),
+        *_distance("emax", "Emax", "the largest distance", of="ici", shown={"level": 8}),
         Value("one_calibration_p", "One-calibration, p", "p", "test of the risk groups at the horizon",
             **_AT, **_BESIDE),
         Value("event_ratio", "Events per expected event", "ratio", "over the time under observation; 1 is right",
-            perfect=1, good=(0.8, 1.25), text=3, analytic="events per expected event"),
-        Value("event_ratio_p", "Events per expected event, p", "p", "test that they are right on average", **_BESIDE),
-        Value("event_ratio_p_corrected", "Events per expected event, p (Holm)", "p",
-            "corrected for the number of groups", **_BESIDE),
+            perfect=1, good=(0.8, 1.25), analytic="events per expected event", shown={"text": 3}),
+        _role("event_ratio", "p", "Events per expected event, p", "p", "test that they are right on average"),
+        _role("event_ratio", "p_corrected", "Events per expected event, p (Holm)", "p",
+            "corrected for the number of groups"),
         *_d_calibration("d_calibration", "uniform", "what noise does not explain",
-            text=4, main=True, analytic="D-calibration"),
+            main=True, analytic="D-calibration", shown={"text": 4, "frontier": 1}),
         *_d_calibration("d_calibration_km", "Kaplan-Meier", _UNEXPLAINED),
         *_d_calibration("d_calibration_ipcw", "weighted", "what noise does not explain"),
-        Value("d_calibration_p", "D-calibration, p", "p", "alone; of a perfect model below 0.05 in 5 of 100 audits",
-            **_BESIDE, text=6),
-        Value("d_calibration_p_corrected", "D-calibration, p (Holm)", "p", "corrected for the number of groups",
-            **_BESIDE),
+        _role("d_calibration", "p", "D-calibration, p", "p",
+            "alone; of a perfect model below 0.05 in 5 of 100 audits", shown={"text": 6, "glance": 6, "frontier": 3}),
+        _role("d_calibration", "p_corrected", "D-calibration, p (Holm)", "p", "corrected for the number of groups"),
         Value("quantile_slope", "Slope over quantiles of F", "ratio", "1 is right", perfect=1),
-        Value("quantile_intercept", "Intercept over quantiles of F", "ratio", "0 is right", perfect=0),
+        Value("quantile_intercept", "Intercept over quantiles of F", "ratio", "0 is right", perfect=0,
+            of="quantile_slope"),
         Value("km_calibration", "KM calibration", "small", "mean prediction against Kaplan-Meier over time",
-            perfect=0, better=-1),
-        Value("km_calibration_floor", "KM calibration of a perfect model", "small", _NOISE, **_BESIDE),
-        Value("km_calibration_excess", "KM calibration without noise", "small", _UNEXPLAINED, **_BESIDE),
+            perfect=0, better=-1, shown={"times": 1}),
+        _role("km_calibration", "floor", "KM calibration of a perfect model", "small", _NOISE),
+        _role("km_calibration", "excess", "KM calibration without noise", "small", _UNEXPLAINED),
         Value("conditional_calibration", "Conditional calibration", "small", "0 is right; compare with its noise",
-            perfect=0, better=-1, text=7),
+            perfect=0, better=-1, shown={"text": 7, "covariates": 1, "frontier": 4}),
         Value("conditional_calibration_floor", "Noise taken off", "small",
-            "what chance alone adds; the value is without it", **_BESIDE),
-        Value("conditional_calibration_noise", "Noise left", "small",
-            "standard deviation of the value of a right model", **_BESIDE),
-        Value("conditional_calibration_p", "Conditional calibration, p", "p",
-            "below 0.05: not right for all covariates", **_BESIDE, text=8),
-        Value("subgroup_p", "Subgroup most off, p", "p", "on rows that took no part in the search", **_BESIDE),
+            "what chance alone adds; the value is without it", **_BESIDE, of="conditional_calibration"),
+        _role("conditional_calibration", "noise", "Noise left", "small",
+            "standard deviation of the value of a right model", shown={"covariates": 2}),
+        _role("conditional_calibration", "p", "Conditional calibration, p", "p",
+            "below 0.05: not right for all covariates", shown={"text": 8, "covariates": 3}),
+        Value("subgroup_p", "Subgroup most off, p", "p", "on rows that took no part in the search", **_BESIDE,
+            shown={"covariates": 4}),
         Value("brier", "Brier score", "fraction", "mean squared error; 0 is best",
-            perfect=0, better=-1, **_AT, scale=POSITIVE, text=8),
+            perfect=0, better=-1, **_AT, scale=POSITIVE, shown={"text": 8, "error": 1}),
         Value("ipa", "IPA", "percent", "error saved against no covariates; higher is better",
-            perfect=1, better=1, **_AT, scale=GAIN, main=True, text=9),
+            perfect=1, better=1, **_AT, scale=GAIN, main=True, shown={"text": 9, "glance": 4, "error": 2}),
         Value("ibs", "Integrated Brier score", "fraction", "Brier score averaged over time",
-            perfect=0, better=-1, scale=POSITIVE, main=True, text=9, column="integrated_brier"),
+            perfect=0, better=-1, scale=POSITIVE, main=True, shown={"text": 9, "error": 3, "frontier": 7}),
         Value("nll", "Negative log-likelihood", "fraction", "lower is better, for models of the same rows",
-            better=-1, main=True, text=10),
+            better=-1, main=True, shown={"text": 10, "error": 4, "frontier": 6}),
         *_across_sites("auc", "AUC", "fraction"),
         *_across_sites("oe", "O/E", "ratio"),
         *_across_sites("slope", "Calibration slope", "ratio"),
         *_across_sites("ici_excess", "ICI without noise", "fraction"),
         Value("cox_slope", "Slope by a Cox model", "ratio", _BY_COX, perfect=1),
-        Value("cox_intercept", "Intercept by a Cox model", "ratio", _BY_COX, perfect=0),
+        Value("cox_intercept", "Intercept by a Cox model", "ratio", _BY_COX, perfect=0, of="cox_slope"),
         *(
-            Value(f"{name}_cox", f"{label} by a Cox model", "fraction", _BY_COX, perfect=0, better=-1, **_AT, **_BESIDE)
+            Value(f"{name}_cox", f"{label} by a Cox model", "fraction", _BY_COX, perfect=0, better=-1, **_AT, **_BESIDE,
+                of="" if name == "ici" else "ici_cox")
             for name, label in (("ici", "ICI"), ("e50", "E50"), ("e90", "E90"), ("emax", "Emax"))
         ),
     )
 }
 # fmt: on
+_BESIDE_OF = {(value.of, value.role): value.metric for value in VALUES.values() if value.role is not None}
 
 
-# --- How each is computed from checked predictions.
+def beside(metric: str, role: Role) -> str:
+    """Return the name of what is said about a metric, such as its floor; "" where nothing is."""
+    return _BESIDE_OF.get((metric, role), "")
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One computation of `evaluate`.
-
-    Attributes
-    ----------
-    needs : str
-        The prediction without which it cannot be computed.
-    gives : tuple of str
-        Names of its values in `VALUES`.
-    compute : callable
-        From predictions to these, by name.
-    resampled : bool
-        Whether an interval by resampling rows makes sense; for a p-value it does not.
-    intervals : callable, optional
-        From predictions and a level to the intervals of the values by formula, in place of resamples.
-    deviations : callable, optional
-        For a squared distance from a perfect model, the vector whose squared length it is: ``deviations(points, rows)``
-        of `rows`, at the places that `points` gives, so that two of them can be subtracted.
-    clustered : bool
-        Whether it holds for rows in clusters; a p-value that counts every row as one observation does not.
-    weighted : bool
-        Whether it holds for rows with sampling weights.
-    accumulator : class, optional
-        What computes it over chunks, processes or files.
-    """
-
-    needs: str
-    gives: tuple[str, ...]
-    compute: Callable[[Predictions], Mapping[str, float]]
-    resampled: bool = True
-    intervals: Callable[[Predictions, float], Mapping[str, Interval]] | None = None
-    deviations: Callable[[Predictions, Predictions], Vector] | None = None
-    clustered: bool = True
-    weighted: bool = True
-    accumulator: type | None = None
-
-
-def _outcome(p: Predictions) -> dict[str, Any]:
-    return {"time": p.time, "event": p.event, "weights": p.weights}
-
-
-def _weighing(p: Predictions) -> dict[str, Any]:
-    """Outcomes, the rows' weights and the censoring curve, as the metrics with weights for censoring take them."""
-    return {**_outcome(p), "censoring": p.censoring}
-
-
-def _harrell(p: Predictions) -> Mapping[str, float]:
-    return {"harrell": concordance_index(predicted_time=p.predicted_time, **_outcome(p)).value}
-
-
-def _uno(p: Predictions) -> Mapping[str, float]:
-    return {"uno": concordance_index(predicted_time=p.predicted_time, method="uno", **_weighing(p)).value}
-
-
-def _antolini(p: Predictions) -> Mapping[str, float]:
-    curves: dict[str, Any] = {"survival": p.survival, "times": p.times, "interpolation": p.interpolation}
-    return {"antolini": concordance_index(**curves, **_outcome(p)).value}
-
-
-def _auc(p: Predictions) -> Mapping[str, float]:
-    return {"auc": float(cumulative_dynamic_auc(p.probability, p.at, **_weighing(p)).values[0])}
-
-
-def _brier(p: Predictions) -> Mapping[str, float]:
-    return {"brier": float(brier_score(1 - p.probability, p.at, **_weighing(p)).values[0])}
-
-
-def _ipa(p: Predictions) -> Mapping[str, float]:
-    return {"ipa": float(scaled_brier_score(1 - p.probability, p.at, **_weighing(p)).values[0])}
-
-
-def _integrated_brier(p: Predictions) -> Mapping[str, float]:
-    assert p.times is not None
-    if p.times.size < 2:
-        return {"ibs": float("nan")}
-    return {"ibs": integrated_brier_score(p.survival, p.times, **_weighing(p)).value}
-
-
-def _d_calibration_value(p: Predictions) -> Mapping[str, float]:
-    return {"d_calibration": _measured(p).value}
-
-
-def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
-    """Return what a perfect model scores on average, and Akritas' p-value, the same for every method."""
-    result = _measured(p)
-    p_value = float("nan") if result.p_value is None else result.p_value
-    return {"d_calibration_floor": result.floor, "d_calibration_p": p_value}
-
-
-def _measured(p: Predictions) -> DCalibrationResult:
-    clusters = None if p.clusters is None else p.clusters.codes
-    return d_calibration(
-        p.cdf,
-        p.cdf_event,
-        n_bins=p.n_bins,
-        method=p.d_calibration_method,
-        time=p.time,
-        clusters=clusters,
-        weights=p.weights,
-    )
-
-
-def _quantile_slope(p: Predictions) -> Mapping[str, float]:
-    result = quantile_slope(p.cdf, event=p.cdf_event, weights=p.weights)
-    return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
-
-
-def _observed(p: Predictions) -> Vector:
-    """Pseudo-values of the event by `at`; NaN where no row was followed so long."""
-    followed = p.at <= p.time.max()
-    return jackknife(p.outcome, p.at, weights=p.weights) if followed else np.full(p.time.size, np.nan)
-
-
-def _ratio(p: Predictions, level: float) -> ObservedExpected:
-    plain = observed_expected(p.probability, at=p.at, interval="greenwood", level=level, **_outcome(p))
-    error = error_of_mean(_observed(p), plain.observed, p.probability, p.clusters, p.weights)
-    return ratio(plain.observed, plain.expected, error, p.at, plain.n_events, level)
-
-
-def _oe(p: Predictions) -> Mapping[str, float]:
-    return {"oe": _ratio(p, 0.95).value}
-
-
-def _oe_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
-    found = _ratio(p, level)
-    return {"oe": (found.lower, found.upper)}
-
-
-def _regression(p: Predictions, level: float) -> CalibrationSlope:
-    events = int(np.count_nonzero(p.outcome.happened_by(p.at)))
-    observed = _observed(p) if events and p.at <= p.time.max() else None
-    return slope_of(p.probability, observed, p.at, events, level, p.clusters, p.weights)
-
-
-def _slope(p: Predictions) -> Mapping[str, float]:
-    found = _regression(p, 0.95)
-    return {"slope": found.slope, "intercept": found.intercept}
-
-
-def _slope_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
-    found = _regression(p, level)
-    return {
-        "slope": (found.slope_lower, found.slope_upper),
-        "intercept": (found.intercept_lower, found.intercept_upper),
-    }
-
-
-def _cox_calibration(p: Predictions) -> Mapping[str, float]:
-    result = cox_calibration(p.probability, at=p.at, time=p.time, event=p.event)
-    return {"cox_slope": result.slope, "cox_intercept": result.intercept}
-
-
-def _one_calibration(p: Predictions) -> Mapping[str, float]:
-    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_risk_groups=p.n_bins)
-    return {"one_calibration_p": result.p_value}
-
-
-def _distances(p: Predictions, level: float) -> Mapping[str, Distance]:
-    observed = _observed(p)
-    if np.isnan(observed).any():
-        return dict.fromkeys(DISTANCES, UNKNOWN_DISTANCE)
-    return smooth_calibration(p.probability, observed, p.clusters, p.weights).distances(level)
-
-
-def _ici(p: Predictions) -> Mapping[str, float]:
-    found = _distances(p, 0.95)
-    floors = {f"{name}_floor": distance.floor for name, distance in found.items()}
-    return {name: distance.value for name, distance in found.items()} | floors
-
-
-def _ici_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
-    return {name: (distance.lower, distance.upper) for name, distance in _distances(p, level).items()}
-
-
-def _ici_cox(p: Predictions) -> Mapping[str, float]:
-    found = cox_ici(p.probability, at=p.at, time=p.time, event=p.event)
-    return {"ici_cox": found.value, "e50_cox": found.e50, "e90_cox": found.e90, "emax_cox": found.emax}
-
-
-def _km_calibration(p: Predictions) -> Mapping[str, float]:
-    result = km_calibration(p.survival, p.times, interpolation=p.interpolation, **_outcome(p))
-    return {"km_calibration": result.value}
-
-
-def _histogram_deviations(points: Predictions, rows: Predictions) -> Vector:
-    """Mass less width of each bin."""
-    given: dict[str, Any] = {"n_bins": rows.n_bins, "method": rows.d_calibration_method, "time": rows.time}
-    result = d_calibration(rows.cdf, rows.cdf_event, p_value=None, weights=rows.weights, **given)
-    return np.asarray(result.histogram - np.diff(result.edges))
-
-
-def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
-    """Average predicted less Kaplan-Meier curve at the events of `points`; the sum of squares is the integral."""
-    assert rows.survival is not None
-    assert rows.times is not None
-    where = event_points(points.outcome, rows.times)
-    if where.size < 2:
-        return np.full(1, np.nan)
-    given = (rows.survival, rows.times, rows.outcome, where, rows.interpolation)
-    predicted, observed = both_curves(*given, rows.weights)
-    gaps = np.diff(where)
-    share = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / where[-1]
-    return np.asarray(np.sqrt(share) * (predicted - observed))
-
-
-METRICS: Mapping[str, Metric] = {
-    "harrell": Metric("predicted_time", ("harrell",), _harrell, accumulator=StreamingConcordance),
-    "uno": Metric("predicted_time", ("uno",), _uno),
-    "antolini": Metric("survival", ("antolini",), _antolini),
-    "auc": Metric("survival", ("auc",), _auc),
-    "brier": Metric("survival", ("brier",), _brier, accumulator=StreamingBrier),
-    "ipa": Metric("survival", ("ipa",), _ipa),
-    "integrated_brier": Metric("survival", ("ibs",), _integrated_brier, accumulator=StreamingBrier),
-    "d_calibration": Metric(
-        "cdf", ("d_calibration",), _d_calibration_value, deviations=_histogram_deviations, accumulator=DCalibration
-    ),
-    "d_calibration_p": Metric("cdf", ("d_calibration_floor", "d_calibration_p"), _d_calibration_p, resampled=False),
-    "quantile_slope": Metric("cdf", ("quantile_slope", "quantile_intercept"), _quantile_slope),
-    "oe": Metric("survival", ("oe",), _oe, intervals=_oe_intervals, accumulator=StreamingObservedExpected),
-    "slope": Metric("survival", ("slope", "intercept"), _slope, intervals=_slope_intervals),
-    "one_calibration": Metric(
-        "survival",
-        ("one_calibration_p",),
-        _one_calibration,
-        resampled=False,
-        clustered=False,
-        weighted=False,
-        accumulator=StreamingOneCalibration,
-    ),
-    "ici": Metric("survival", (*DISTANCES, *(f"{name}_floor" for name in DISTANCES)), _ici, intervals=_ici_intervals),
-    "km_calibration": Metric("survival", ("km_calibration",), _km_calibration, deviations=_curve_deviations),
-    # As in published guidelines; right where hazards are proportional, and only there.
-    "cox_calibration": Metric("survival", ("cox_slope", "cox_intercept"), _cox_calibration, weighted=False),
-    "ici_cox": Metric(
-        "survival",
-        ("ici_cox", "e50_cox", "e90_cox", "emax_cox"),
-        _ici_cox,
-        resampled=False,
-        weighted=False,
-        accumulator=StreamingCoxICI,
-    ),
-}
-
-
-def column(name: str) -> str:
-    """Return the name of a value in a result of `evaluate`."""
-    return VALUES[name].column or name
+def shown_in(place: Place, *, at_horizon: bool | None = None) -> list[str]:
+    """Return the metrics that are shown at a place, in their order there: those of horizons, those of none, or all."""
+    here = [v for v in VALUES.values() if place in v.shown and at_horizon in (None, v.at_horizon)]
+    return [value.metric for value in sorted(here, key=lambda value: value.shown[place])]
 
 
 # Root mean square error of the bins of D-calibration beyond noise, as a share of what a bin should hold, that is good
@@ -494,8 +261,162 @@ def good_range(name: str) -> Interval:
     return found
 
 
-# Every name under which a metric can be asked for: its own, and those of the values it gives.
-NAMES: Mapping[str, str] = {
-    **{name: name for name in METRICS},
-    **{column(value): name for name, metric in METRICS.items() for value in metric.gives},
+def _allowed(rows: Rows) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One computation, of rows and a horizon; None for metrics over all times."""
+
+    gives: tuple[str, ...]  # names of its values in `VALUES`; the first stands for it where it cannot be computed
+    compute: Callable[[Rows, Any, Asked], Found]
+    # Why it cannot be computed of such rows; "" if it can, None where it has no place and is not missed.
+    lacks: Callable[[Rows], str | None] = _allowed
+    # Of which rows an audit asks for it: all, sites too, groups too. Those who come to a landmark are as all.
+    within: Literal["all", "sites", "groups"] = "all"
+    evaluated: bool = True  # whether `evaluate` computes it
+    audited: bool = True  # whether an audit does
+    # Where intervals may come from resamples: never for a p-value.
+    resampled: Literal["never", "evaluate", "everywhere"] = "everywhere"
+    # What it is of resamples, from counts of the rows; without it the rows drawn are taken and it is computed again.
+    counted: Callable[[Rows, Any], Counted] | None = None
+    # For a squared distance from a perfect model, the vectors of resamples whose squared length it is.
+    deviations: Callable[[Rows], Callable[[Block], Matrix]] | None = None
+    lines: int | None = None  # resamples that are worked on at once; by default as many as fit a cache
+    too_long: Callable[[Rows, int], str] | None = None  # why so many resamples would take too long
+    accumulator: type | None = None  # what computes it over chunks, processes or files in one pass
+
+    @property
+    def at_horizon(self) -> bool:
+        """Whether there is one for each horizon."""
+        return VALUES[self.gives[0]].at_horizon
+
+    def horizons(self, rows: Rows) -> tuple[float | None, ...]:
+        """Return the horizons for which it is asked: those of the rows, or None alone."""
+        return tuple(rows.risk) if self.at_horizon else (None,)
+
+
+def numbers(found: Mapping[str, float | Number | Distance]) -> Iterator[tuple[str, Number]]:
+    """Yield what a metric found as single numbers, by their names: of a distance its floor and its excess, too."""
+    for name, one in found.items():
+        if isinstance(one, Distance):
+            yield name, Number(one.value, one.lower, one.upper)
+            yield beside(name, "floor"), Number(one.floor)
+            if np.isfinite(one.excess):
+                yield beside(name, "excess"), Number(one.excess, one.lower, one.upper)
+        else:
+            yield name, one if isinstance(one, Number) else Number(one)
+
+
+METRICS: Mapping[str, Metric] = {
+    "harrell": Metric(("harrell",), of.harrell, of.no_order, counted=of.counted_pairs),
+    "uno": Metric(("uno",), of.uno, of.no_other_order, counted=of.counted_pairs),
+    "antolini": Metric(
+        ("antolini",), of.antolini, of.no_curve_order, counted=of.counted_antolini, lines=128, too_long=of.long_antolini
+    ),
+    "nll": Metric(
+        ("nll",),
+        of.nll,
+        lambda rows: "" if rows.nll is not None else "the model gives no density",
+        evaluated=False,
+        counted=of.counted_nll,
+        accumulator=StreamingMeanNLL,
+    ),
+    "auc": Metric(("auc",), of.of_accuracy("auc"), within="sites", counted=of.counted_auc),
+    "brier": Metric(("brier", "ipa"), of.of_accuracy("brier", "ipa"), within="sites", counted=of.counted_brier),
+    "ibs": Metric(("ibs",), of.integrated_brier, of.no_integral, counted=of.counted_integral),
+    "d_calibration": Metric(
+        ("d_calibration", "d_calibration_floor", "d_calibration_excess"),
+        of.of_d_calibration("d_calibration", None),
+        of.no_cdf,
+        within="groups",
+        deviations=of.mass_deviations(None),
+        accumulator=DCalibration,
+    ),
+    "d_calibration_km": Metric(
+        ("d_calibration_km", "d_calibration_km_floor"),
+        of.of_d_calibration("d_calibration_km", "km"),
+        of.no_redistribution,
+        within="groups",
+        evaluated=False,
+        deviations=of.mass_deviations("km"),
+    ),
+    "d_calibration_ipcw": Metric(
+        ("d_calibration_ipcw", "d_calibration_ipcw_floor"),
+        of.of_d_calibration("d_calibration_ipcw", "ipcw"),
+        of.no_redistribution,
+        within="groups",
+        evaluated=False,
+        deviations=of.mass_deviations("ipcw"),
+    ),
+    "d_calibration_p": Metric(
+        ("d_calibration_p",),
+        of.d_calibration_p,
+        lambda rows: "" if rows.cdf is not None else None,
+        within="groups",
+        resampled="never",
+    ),
+    "event_ratio": Metric(
+        ("event_ratio", "event_ratio_p"),
+        of.event_ratio,
+        lambda rows: "" if rows.cdf is not None and rows.seen_in_part else None,
+        within="groups",
+        evaluated=False,
+        resampled="never",
+    ),
+    "quantile_slope": Metric(("quantile_slope", "quantile_intercept"), of.quantile_slope, of.no_cdf, audited=False),
+    "mean_risk": Metric(
+        ("mean_risk",),
+        of.mean_risk,
+        within="groups",
+        evaluated=False,
+        counted=of.of_rows_at("mean_risk", of.mean_expected),
+    ),
+    "oe": Metric(
+        ("oe",),
+        of.ratio,
+        within="groups",
+        counted=of.of_rows_at("oe", of.counted_ratio),
+        accumulator=StreamingObservedExpected,
+    ),
+    "observed_risk": Metric(
+        ("observed_risk",),
+        of.observed_risk,
+        within="groups",
+        evaluated=False,
+        counted=of.of_rows_at("observed_risk", of.mean_observed),
+    ),
+    "slope": Metric(("slope", "intercept"), of.slope, within="groups", counted=of.counted_slope),
+    "one_calibration_p": Metric(("one_calibration_p",), of.one_calibration, of.no_groups_of_risk, resampled="never"),
+    "ici": Metric(
+        tuple(one for name in DISTANCES for one in (name, f"{name}_floor", f"{name}_excess")),
+        of.distances,
+        within="groups",
+        counted=of.counted_ici,
+    ),
+    "km_calibration": Metric(
+        ("km_calibration",), of.km_calibration, of.no_mean_curve, within="groups", deviations=of.curve_deviations
+    ),
+    # As in published guidelines; right where hazards are proportional, and only there.
+    "cox_slope": Metric(("cox_slope", "cox_intercept"), of.cox_calibration, of.no_cox_model, resampled="evaluate"),
+    "ici_cox": Metric(("ici_cox", "e50_cox", "e90_cox", "emax_cox"), of.ici_cox, of.no_cox_model, resampled="never"),
+}
+
+
+def _belongs(name: str) -> Iterable[str]:
+    """Yield a value's name, and those of what it belongs to."""
+    while name:
+        yield name
+        name = VALUES[name].of
+
+
+# By every name that can be asked for, the values that are meant: that one, and those that belong to it.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    asked: tuple(
+        name for name, value in VALUES.items() if value.evaluated and asked in _belongs(name) and name in given
+    )
+    for given in [{name for metric in METRICS.values() if metric.evaluated for name in metric.gives}]
+    for asked in VALUES
+    if asked in given and VALUES[asked].evaluated
 }

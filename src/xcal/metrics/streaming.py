@@ -4,13 +4,12 @@ All have `update`, `merge`, `state_dict`, `load_state_dict` and `compute`, and a
 not depend on the order of rows and merges. `xcal.DCalibration` is the same for D-calibration.
 """
 
-from xcal.metrics.brier import StreamingBrier
 from xcal.metrics.concordance import StreamingConcordance
 from xcal.metrics.cox_ici_streaming import StreamingCoxICI
+from xcal.metrics.errors import StreamingBrier, StreamingMeanNLL
+from xcal.metrics.kaplan_meier_streaming import StreamingKaplanMeier, StreamingQuantiles
 from xcal.metrics.observed_expected import StreamingObservedExpected
 from xcal.metrics.one_calibration import StreamingOneCalibration
-from xcal.metrics.predictions import StreamingMeanNLL
-from xcal.metrics.times import StreamingKaplanMeier, StreamingQuantiles
 
 __all__ = [
     "StreamingBrier",

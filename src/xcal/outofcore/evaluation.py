@@ -147,7 +147,7 @@ def piece_state(work: Work, piece: Piece, report: Report | None = None) -> State
 
 
 # Of what is kept, in case the states of another version look alike.
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def evaluate_folder(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pq.write_table(table, f"{folder}/part-0.parquet")
     ...     found = evaluate_folder(folder, f"{folder}/metrics.json")
-    >>> found["concordance"]["value"]
+    >>> found["harrell"]["value"]
     0.75
     """
     chosen = EvaluationSettings() if settings is None else settings

@@ -1,5 +1,6 @@
 """What each pass over the rows accumulates, and what is found in the end, as a table and as JSON."""
 
+import inspect
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -12,17 +13,16 @@ from xcal._checks import fail
 from xcal.calibration.streaming import DCalibration
 from xcal.metrics.cells import Accumulator, State
 from xcal.metrics.cox_ici_streaming import IndexRange, Place, StreamingRiskSets, index_range, knot_range
+from xcal.metrics.kaplan_meier_streaming import BoundedCurve
+from xcal.metrics.spec import METRICS, VALUES, Metric
 from xcal.metrics.streaming import (
     StreamingBrier,
     StreamingConcordance,
     StreamingCoxICI,
     StreamingKaplanMeier,
-    StreamingMeanNLL,
-    StreamingObservedExpected,
     StreamingOneCalibration,
     StreamingQuantiles,
 )
-from xcal.metrics.times import BoundedCurve
 from xcal.outofcore.reading import Batch, Columns
 
 # --- What each pass over the rows accumulates.
@@ -112,15 +112,11 @@ class FirstPass(Pass):
         super().__init__()
         self.plan = plan
         columns, limit = plan.columns, plan.limit
-        if columns.survival:
-            self.meters["oe"] = StreamingObservedExpected(columns.horizons, limit=limit)
-            self.meters |= {f"p{k}": StreamingQuantiles(limit=limit) for k in range(len(columns.survival))}
-        else:
+        self.meters |= {name: meter for name, metric in METRICS.items() if (meter := _made(metric, plan)) is not None}
+        self._reads = {name: _needed(_reader(self.meters[name])) for name in self.meters}
+        self.meters |= {f"p{k}": StreamingQuantiles(limit=limit) for k in range(len(columns.survival))}
+        if not columns.survival:
             self.meters["km"] = StreamingKaplanMeier(limit=limit)
-        if columns.cdf is not None:
-            self.meters["dcal"] = DCalibration(method=plan.d_calibration_method)
-        if columns.nll is not None:
-            self.meters["nll"] = StreamingMeanNLL()
         if columns.risk is not None:
             self.meters["risk"] = StreamingQuantiles(limit=limit)
 
@@ -130,18 +126,14 @@ class FirstPass(Pass):
     def update(self, batch: Batch) -> None:
         """Add rows that were checked."""
         meters: dict[str, Any] = self.meters
-        if "oe" in meters:
-            # In float64, where one minus a float32 number is exact.
-            p = 1 - batch.survival.astype(np.float64)
-            meters["oe"].add(p, batch.time, batch.event)
-            for k in range(p.shape[1]):
-                meters[f"p{k}"].add(p[:, k])
-        else:
+        # In float64, where one minus a float32 number is exact.
+        p = 1 - batch.survival.astype(np.float64)
+        for name, arguments in self._reads.items():
+            _reader(meters[name])(**{one: p if one == "probability" else getattr(batch, one) for one in arguments})
+        for k in range(p.shape[1]):
+            meters[f"p{k}"].add(p[:, k])
+        if "km" in meters:
             meters["km"].add(batch.time, batch.event)
-        if "dcal" in meters:
-            meters["dcal"].update(batch.cdf, batch.event)
-        if "nll" in meters:
-            meters["nll"].update(batch.nll)
         if "risk" in meters:
             meters["risk"].add(batch.risk)
 
@@ -151,6 +143,28 @@ class FirstPass(Pass):
         found: Any = self.meters["oe"].curves if "oe" in self.meters else self.meters["km"]  # type: ignore[union-attr]
         counted: StreamingKaplanMeier = found
         return counted
+
+
+def _made(metric: Metric, plan: Plan) -> Any:
+    """Make what accumulates a metric in one pass; None for a metric that has none, or rows without what it reads."""
+    columns = plan.columns
+    there = {"cdf": columns.cdf, "nll": columns.nll, "risk": columns.risk, "probability": columns.survival}
+    if metric.accumulator is None or not all(there.get(one, True) for one in _needed(_reader(metric.accumulator))):
+        return None
+    offered: dict[str, Any] = {"at": columns.horizons, "limit": plan.limit, "method": plan.d_calibration_method}
+    taken = inspect.signature(metric.accumulator).parameters
+    return metric.accumulator(**{name: value for name, value in offered.items() if name in taken})
+
+
+def _reader(accumulator: Any) -> Any:
+    """Return what takes rows: that for checked ones, where there is one."""
+    return getattr(accumulator, "add", accumulator.update)
+
+
+def _needed(function: Any) -> list[str]:
+    """Return the arguments without which a function cannot be called."""
+    named = inspect.signature(function).parameters.items()
+    return [name for name, one in named if name != "self" and one.default is one.empty]
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +234,7 @@ class SecondPass(Pass):
             knots = None if known.ici_knots is None else known.ici_knots[k]
             self.meters[f"ici{k}"] = StreamingCoxICI(at=at, n_knots=N_KNOTS, grids=grids, limit=plan.limit, knots=knots)
         if columns.risk is not None:
-            self.meters["concordance"] = StreamingConcordance(grids=known.concordance_grids, limit=plan.limit)
+            self.meters["harrell"] = StreamingConcordance(grids=known.concordance_grids, limit=plan.limit)
 
     def _made_from(self) -> tuple[Any, ...]:
         return self.plan, self.known
@@ -236,8 +250,8 @@ class SecondPass(Pass):
         for k in range(p.shape[1]):
             meters[f"one{k}"].add(p[:, k], batch.time, batch.event, batch.cdf)
             meters[f"ici{k}"].add(p[:, k], batch.time, batch.event, place)
-        if "concordance" in meters:
-            meters["concordance"].add(batch.time, batch.event, batch.risk)
+        if "harrell" in meters:
+            meters["harrell"].add(batch.time, batch.event, batch.risk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,8 +302,8 @@ class ThirdPass(Pass):
 _TOO_FEW = "not known: too few rows were observed until then"
 
 _UNKNOWN = {
-    "concordance": "not known: no two rows can be compared",
-    "observed_expected": "not known: no event is expected, or no row was observed until then",
+    "harrell": "not known: no two rows can be compared",
+    "oe": "not known: no event is expected, or no row was observed until then",
 }
 
 
@@ -372,33 +386,41 @@ def _metric(name: str, value: float, at: float | None = None, **more: Any) -> di
     return {"name": name, "at": at, "value": float(value), **more}
 
 
+# What is told of a value, where what was accumulated says it.
+_TOLD = ("floor", "p_value", "standard_error", "observed", "expected")
+
+
+def _read(name: str, found: Any, at: float | None = None, error_bound: float | None = None) -> dict[str, Any]:
+    """Write what was accumulated: the range that holds the value of the rows, or at a horizon its interval."""
+    more = {one: getattr(found, one) for one in _TOLD if hasattr(found, one)}
+    if at is not None and hasattr(found, "lower"):
+        more["interval"] = [_known(found.lower), _known(found.upper)]
+    elif hasattr(found, "lower"):
+        more |= {"lower": found.lower, "upper": found.upper}
+    bound = getattr(found, "error_bound", 0.0) if error_bound is None else error_bound
+    return _metric(name, found.value, at, **more, error_bound=bound)
+
+
 def _of_all_times(first: FirstPass, second: SecondPass) -> Iterator[dict[str, Any]]:
     meters: dict[str, Any] = {**first.meters, **second.meters}
-    if "concordance" in meters:
-        c = meters["concordance"].compute()
-        yield _metric("concordance", c.value, lower=c.lower, upper=c.upper, error_bound=c.error_bound)
-    if "dcal" in meters:
-        d = meters["dcal"].compute()
-        yield _metric("d_calibration", d.value, floor=d.floor, p_value=d.p_value, error_bound=d.error_bound)
-    if "nll" in meters:
-        nll = meters["nll"].compute()
-        yield _metric("mean_nll", nll.value, standard_error=nll.standard_error, error_bound=0.0)
+    for name in [name for name in VALUES if name in meters and not VALUES[name].at_horizon]:
+        yield _read(name, meters[name].compute())
     if "brier" in meters and first.plan.columns.horizons[1:]:
         brier = meters["brier"].compute()
         bound = brier.integrated_error_bound
-        yield _metric("integrated_brier", brier.integrated.value, error_bound=bound, until=brier.integrated.stop)
+        yield _metric("ibs", brier.integrated.value, error_bound=bound, until=brier.integrated.stop)
 
 
 def _at_horizons(first: FirstPass, second: SecondPass, third: ThirdPass | None) -> Iterator[dict[str, Any]]:
     if not first.plan.columns.survival:
         return
     meters: dict[str, Any] = {**first.meters, **second.meters}
-    brier, ratio = meters["brier"].compute(), meters["oe"].compute()
+    brier = meters.pop("brier").compute()
+    several = {name: meters[name].compute() for name in VALUES if name in meters and VALUES[name].at_horizon}
     for k, at in enumerate(first.plan.columns.horizons):
         yield _metric("brier", brier.score.values[k], at, error_bound=float(brier.error_bound[k]))
-        oe = ratio.results[k]
-        interval = {"interval": [_known(oe.lower), _known(oe.upper)], "observed": oe.observed, "expected": oe.expected}
-        yield _metric("observed_expected", oe.value, at, error_bound=float(ratio.error_bound[k]), **interval)
+        for name, found in several.items():
+            yield _read(name, found.results[k], at, float(found.error_bound[k]))
         one = meters[f"one{k}"].compute()
         # With the quantiles of the rows as cuts it is `one_calibration`; with others it is exact for these.
         cuts = {"cuts": [*map(float, meters[f"one{k}"].cuts)]}

@@ -26,7 +26,8 @@ from xcal._checks import (
 )
 from xcal._files import Limits, read
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.composed import RecalibratedDistribution
 
 # Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
 # rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from xcal._checks import BoolArray, FloatArray, Floats, as_count, fail
-from xcal.data import Surv, SurvivalData
-from xcal.data.survival import folds_by_event
-from xcal.interop import ModelPredictions, read_model
-from xcal.interop.predictions import WholeLaw, count_rows, take_rows
+from xcal.data.surv import Surv
+from xcal.data.survival import SurvivalData, folds_by_event
+from xcal.interop.predictions import ModelPredictions, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
 from xcal.metrics.curves import at_own_time, at_point
 from xcal.recalibration.maps import count_of_pieces
+
+Column = str | int
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
@@ -273,3 +275,37 @@ def _refit_lifelines(model: Any, X: Any, time: FloatArray, event: BoolArray) -> 
     fresh = copy.deepcopy(model)
     fresh.fit(X.assign(**{_TIME: time, _EVENT: event}), duration_col=_TIME, event_col=_EVENT)
     return fresh
+
+
+def model_quantiles(model: Any, X: Any, levels: Floats, last: float) -> Floats:
+    """Quantiles at the same levels for every row; past the end of a curve, along a line from the origin."""
+    wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(X), levels.size)))
+    found = quantile_at(model, X, wanted, last, extended=True)
+    endless = ~np.isfinite(found).all(axis=1)
+    if endless.any():
+        row = int(np.argmax(endless))
+        fail("model", f"quantiles up to the level {levels[-1]:g}", "a curve that never falls", row)
+    return found
+
+
+def labels_of(X: Any, column: Column | None) -> Any:
+    """Read the groups of rows from a column of X, or from the groups that `SurvivalData` has."""
+    if isinstance(X, SurvivalData):
+        if column is None and X.groups is not None:
+            return X.groups
+        if isinstance(column, str) and column in X.feature_names:
+            column = list(X.feature_names).index(column)
+        X = X.x
+    if column is None:
+        fail("group_column", "the column of X that holds the groups, by name or number", "None")
+    if hasattr(X, "columns"):
+        names: list[Any] = list(X.columns)
+        if isinstance(column, int) and column not in names and 0 <= column < len(names):
+            column = names[column]
+        if column not in names:
+            fail("group_column", f"one of the columns {', '.join(map(str, names[:20]))}", repr(column))
+        return np.asarray(X[column])
+    array = np.asarray(X)
+    if not isinstance(column, int) or array.ndim != 2 or not 0 <= column < array.shape[1]:
+        fail("group_column", "the number of a column of X, which has no names", repr(column))
+    return array[:, column]

@@ -1,22 +1,22 @@
-"""The methods of recalibration, each behind one name, and what a recalibrated model predicts."""
+"""The methods of recalibration, each behind one name, their average, and what a recalibrated model predicts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy.special import expit, softmax
 
-from xcal._checks import BoolArray, Floats, as_choice, fail
-from xcal.data.survival import SurvivalData
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
-from xcal.distributions.composed import SurvivorDistribution
-from xcal.interop import ModelPredictions, Rows
-from xcal.interop.predictions import SeveralLaws, WholeLaw, take_rows
-from xcal.recalibration.average import AveragedRecalibration, GroupedRecalibration
+from xcal._checks import BoolArray, Floats, as_choice, as_weights, effective_units, fail
+from xcal.data.survival import folds_by_event
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.composed import RecalibratedDistribution, SurvivorDistribution
+from xcal.interop.predictions import ModelPredictions, Rows, SeveralLaws, WholeLaw, take_rows
 from xcal.recalibration.by_row import (
+    GroupedRecalibration,
     IsotonicSurface,
     MapByCurve,
     MapsOfRows,
@@ -28,13 +28,18 @@ from xcal.recalibration.maps import (
     KaplanMeierRecalibration,
     PiecewiseRecalibration,
     Recalibration,
+    held_out_rows,
+    through_points,
 )
-from xcal.recalibration.predictor import MeanTime, Predicting
+from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting, log_odds_spread
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
+    Column,
     bin_ends,
     event_times,
     few_event_times,
+    labels_of,
+    model_quantiles,
     n_rows,
     own_values,
     quantile_at,
@@ -43,8 +48,6 @@ from xcal.recalibration.reading import (
 )
 
 # --- What a recalibrated model predicts: the model's answers, changed by a map of F or by shifts of its quantiles.
-
-Column = str | int
 
 # Rows that a model is asked about at once, where each is asked at many times.
 AT_ONCE = 10_000
@@ -242,40 +245,6 @@ class ShiftedQuantiles(Adjustment):
         return result
 
 
-def model_quantiles(model: Any, X: Any, levels: Floats, last: float) -> Floats:
-    """Quantiles at the same levels for every row; past the end of a curve, along a line from the origin."""
-    wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(X), levels.size)))
-    found = quantile_at(model, X, wanted, last, extended=True)
-    endless = ~np.isfinite(found).all(axis=1)
-    if endless.any():
-        row = int(np.argmax(endless))
-        fail("model", f"quantiles up to the level {levels[-1]:g}", "a curve that never falls", row)
-    return found
-
-
-def labels_of(X: Any, column: Column | None) -> Any:
-    """Read the groups of rows from a column of X, or from the groups that `SurvivalData` has."""
-    if isinstance(X, SurvivalData):
-        if column is None and X.groups is not None:
-            return X.groups
-        if isinstance(column, str) and column in X.feature_names:
-            column = list(X.feature_names).index(column)
-        X = X.x
-    if column is None:
-        fail("group_column", "the column of X that holds the groups, by name or number", "None")
-    if hasattr(X, "columns"):
-        names: list[Any] = list(X.columns)
-        if isinstance(column, int) and column not in names and 0 <= column < len(names):
-            column = names[column]
-        if column not in names:
-            fail("group_column", f"one of the columns {', '.join(map(str, names[:20]))}", repr(column))
-        return np.asarray(X[column])
-    array = np.asarray(X)
-    if not isinstance(column, int) or array.ndim != 2 or not 0 <= column < array.shape[1]:
-        fail("group_column", "the number of a column of X, which has no names", repr(column))
-    return array[:, column]
-
-
 def _inside(u: Floats) -> Floats:
     """Cut off what rounding of 1 - S added beyond 0 and 1, or to 0; curves were checked when they were read.
 
@@ -291,6 +260,11 @@ class Corrected(Predicting):
     model: Any
     adjustment: Adjustment
     times: Floats  # from 0 to the end
+    # Of the model inside: a map that is the same for all rows changes nothing about whom an interval holds, and one
+    # that is not was fitted to the rows by which the interval has to be judged.
+    scores: ConformalScores | None = None
+    # What is fitted to resamples of the rows that it was recalibrated on.
+    resampled: Callable[[], Sequence[Adjustment]] | None = None
 
     # `Recalibrated.times_` says which of both.
     seen = "seen in training or recalibration"
@@ -339,6 +313,23 @@ class Corrected(Predicting):
         values = self.adjustment.quantile(self.model, rows, levels, float(self.times[-1]))
         return values if after is None else np.maximum(values, after[:, None])
 
+    def spread(self, rows: Any, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S', by resamples, and by the seeds of a model of xcal."""
+        if self.resampled is None:
+            fail("interval", "a model with the rows that it was recalibrated on", "a loaded one, which keeps none")
+        draws = np.stack([1 - own.cdf(self.model, rows, times) for own in self.resampled()])
+        square = log_odds_spread(draws) ** 2
+        members = self.model.predict_members(rows) if isinstance(self.model, SeveralLaws) else ()
+        if len(members) > 1:
+            at = torch.from_numpy(times).unsqueeze(1).expand(-1, n_rows(rows))
+            square += log_odds_spread(np.stack([law.survival(at).T.numpy() for law in members])) ** 2 / len(members)
+        return np.asarray(np.sqrt(square))
+
+    def bounds(self, rows: Any, levels: Floats) -> Floats:
+        """Return the times at which F of the model inside comes to the levels."""
+        wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(rows), levels.size)))
+        return quantile_at(self.model, rows, wanted, float(self.times[-1]))
+
     def mean_time(self, rows: Any, after: Floats | None, horizon: float | None) -> MeanTime:
         """Mean of the time until the event or the horizon, and those of the networks of a model that has several."""
         own = self._map_of_law()
@@ -382,6 +373,122 @@ class Corrected(Predicting):
         return self.adjustment.own(self.model, rows, after, np.zeros(after.size, dtype=bool))[0]
 
 
+# --- The average of several maps of F, weighted by how well each predicts rows that were left out: `method="auto"`.
+
+_FOLDS = 5
+
+# The weight of a map is exp(gain / 2), its gain being its log-likelihood on rows that were left out, over that of no
+# change; no change has exp(1). Measured by `studies.recalibrating`: without the half, weights follow the noise of few
+# rows; without the 1, a true model of 50 rows loses twice as much.
+_SHARE_OF_GAIN, _HEAD_START = 0.5, 1.0
+
+# Maps with less weight than this are left out.
+_LEAST_WEIGHT = 0.005
+
+# Knots of a smooth map, evenly spaced on the scale of log-odds: from 1e-8, where F values are told apart, to 1 - 1e-8.
+_SMOOTH_KNOTS = expit(np.linspace(-18.4, 18.4, 369))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AveragedRecalibration(PiecewiseRecalibration):
+    """An average of maps of F: no change, "beta", "cipot" and "km", each as far as left-out rows speak for it.
+
+    The rows are divided into five folds. Each map is fitted to four of them and judged on the fifth by its censored
+    likelihood over that of no change, its gain; among events that share their F, by the mass that it gives to their
+    surroundings. The weight of a map is proportional to exp(gain / 2), that of no change to exp(1). So a model that is
+    right on few rows is left nearly as it is, a smooth error is corrected by the smooth map, and any other by the
+    Kaplan-Meier curve once there are rows enough to see it. The average goes through the knots of all its maps, those
+    of the smooth one being dense, with straight lines in between.
+
+    Attributes
+    ----------
+    knots, levels : ndarray
+        F and G(F) at the ends of the straight lines.
+    n, n_events : int
+        Rows and events that the maps were fitted to.
+    weights : ndarray of shape (4,)
+        Of no change, "beta", "cipot" and "km"; they add up to 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> true, too_fast = rng.uniform(size=300), 1 - (1 - rng.uniform(size=300)) ** 2
+    >>> AveragedRecalibration.fit(true, np.ones(300)).weights[0] > 0.5  # no change
+    np.True_
+    >>> AveragedRecalibration.fit(too_fast, np.ones(300)).weights[0] < 0.01
+    np.True_
+    """
+
+    weights: Floats
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weights = np.asarray(self.weights)
+        if weights.shape != (4,) or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
+            fail("weights", "four shares that add up to 1", f"an array of shape {weights.shape} that does not")
+
+    @classmethod
+    def fit(cls, cdf: Any, event: Any, *, weights: Any = None) -> Self:
+        """Fit the maps and their weights to rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
+        u, happened = held_out_rows(cdf, event)
+        w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
+        shares = softmax(np.append(_HEAD_START, _SHARE_OF_GAIN * _gains(u, happened, w)))
+        shares = np.where(shares < _LEAST_WEIGHT, 0.0, shares)
+        shares /= shares.sum()
+        maps = [kind.fit(u, happened, weights=w) for kind in _KINDS]
+        used = [(share, own) for share, own in zip(shares[1:], maps, strict=True) if share > 0]
+        at = [own.knots if isinstance(own, PiecewiseRecalibration) else _SMOOTH_KNOTS for _, own in used]
+        knots = np.unique(np.concatenate([*at, [0.5]]))
+        levels = shares[0] * knots + sum(share * own.cdf(knots) for share, own in used)
+        inside = (knots > 0) & (knots < 1)
+        return cls(*through_points(knots[inside], levels[inside]), u.size, int(happened.sum()), shares)
+
+    def __repr__(self) -> str:
+        names = ("no change", "beta", "cipot", "km")
+        parts = ", ".join(f"{weight:.2f} {name}" for name, weight in zip(names, self.weights, strict=True) if weight)
+        return f"{type(self).__name__}({parts}, from {self.n} rows with {self.n_events} events)"
+
+
+_KINDS: tuple[Any, ...] = (BetaRecalibration, CiPOTRecalibration, KaplanMeierRecalibration)
+
+
+def _gains(u: Floats, event: BoolArray, weights: Floats | None) -> Floats:
+    """Log-likelihood of each map on rows that were left out, over that of no change."""
+    k = min(_FOLDS, int(event.sum()))
+    if k < 2:
+        # One event can be fitted or judged, not both.
+        return np.full(len(_KINDS), -np.inf)
+    fold = folds_by_event(event, k, np.random.default_rng(0))
+    one = np.ones(u.size) if weights is None else weights
+    low, high, tied = _surroundings(u, event)
+    # A row censored at the F of such events outlived them: it counts at the end of their surroundings.
+    after = np.where(tied, high, u)
+    gains = np.zeros(len(_KINDS))
+    for number in range(k):
+        train, test = fold != number, fold == number
+        point, mass, censored = test & event & ~tied, test & event & tied, test & ~event & (after < 1)
+        for place, kind in enumerate(_KINDS):
+            own: Recalibration = kind.fit(u[train], event[train], weights=None if weights is None else weights[train])
+            gains[place] += one[point] @ own.log_density(u[point])
+            gains[place] += one[mass] @ np.log((own.cdf(high[mass]) - own.cdf(low[mass])) / (high - low)[mass])
+            gains[place] += one[censored] @ (own.log_survival(after[censored]) - np.log1p(-after[censored]))
+    # A gain of 0: all events are at one F, and nothing could be judged.
+    return np.where(gains == 0, -np.inf, gains)
+
+
+def _surroundings(u: Floats, event: BoolArray) -> tuple[Floats, Floats, BoolArray]:
+    """Half-way to the F of the next events on both sides, and which rows are judged by that: ties of events, 0 and 1.
+
+    A density at a point that many rows share says nothing: it is as large as the point is narrow.
+    """
+    values, counts = np.unique(u[event], return_counts=True)
+    middle = (values[1:] + values[:-1]) / 2
+    place = np.minimum(np.searchsorted(values, u), values.size - 1)
+    among = values[place] == u
+    tied = among & ((counts[place] > 1) | (u == 0) | (u == 1))
+    return np.append(0.0, middle)[place], np.append(middle, 1.0)[place], tied
+
+
 # --- The methods of recalibration, each behind one name: an entry here feeds `Recalibrated`, its files and its tests.
 
 
@@ -395,11 +502,19 @@ class HeldOut:
     # cdf, event: (n,): F at the observed times, and whether the event happened there (see `OwnValues`)
     cdf: Floats
     event: BoolArray
+    uncensored: Floats  # (n,): probability of not being censored before the observed time, given the covariates
     quantiles: Floats | None = None  # (n, k): the model's quantiles, for a method that asks for them
     groups: Any = None  # (n,): for a method that has groups
     # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them
     curves: Floats | None = None
     times: Floats | None = None
+
+    def take(self, rows: Any) -> "HeldOut":
+        """Pick rows."""
+        picked: dict[str, Any] = {
+            name: None if own is None else own[rows] for name, own in vars(self).items() if name != "times"
+        }
+        return HeldOut(**picked, times=self.times)
 
 
 @dataclass(frozen=True)

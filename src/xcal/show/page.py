@@ -189,11 +189,11 @@ class Download:
 
 @dataclass(frozen=True)
 class ChecklistItem:
-    """One item: its number in the guideline, what it asks for, and how far and where the page answers it."""
+    """One item: its number in the guideline, what it asks for, who answers it, and where."""
 
     number: str
     asks: str
-    answered: Literal["yes", "in part", "no"]
+    answered: Literal["audit", "audit and study file", "study file", "in part", "open"]
     where: str
 
 
@@ -335,13 +335,18 @@ def render_page(page: Page) -> str:
         page=page,
         start={name: selector.start for name, selector in selectors.items()},
         signs=_SIGNS,
-        style=Markup(colour_rules() + f":root{{--font:{FONT};}}\n" + _key_rules() + _asset("page.css")),
+        style=Markup(style()),
         kind=lambda block: type(block).__name__,
         next_id=lambda: next(ids),
         place=place,
         scripts=scripts,
         data=data,
     )
+
+
+def style() -> str:
+    """Return the look of a page: colours, font, signs of legends, and the rest."""
+    return colour_rules() + f":root{{--font:{FONT};}}\n" + _key_rules() + _asset("page.css")
 
 
 def _selectors(page: Page) -> tuple[Selector, ...]:

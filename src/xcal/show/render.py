@@ -37,7 +37,6 @@ from xcal.show.charts import (
 # --- For a page: Vega-Lite.
 
 Spec = dict[str, Any]
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 SIGNAL = "shown"
 """The parameter that says which point is picked."""
 
@@ -77,7 +76,7 @@ def to_vega(drawing: Drawing) -> Spec:
     """Return the Vega-Lite specification; it has no width, as it takes that of the page."""
     if isinstance(drawing, Words):
         mark = {"type": "text", "text": drawing.text, "fontSize": 14}
-        return {"$schema": SCHEMA, "height": 120, "layer": [{"mark": mark}], "data": {"values": [{}]}}
+        return {"height": 120, "layer": [{"mark": mark}], "data": {"values": [{}]}}
     if isinstance(drawing, Forest):
         return _forest_layers(drawing)
     axes = {"x": _vega_x(drawing.x), "y": _vega_y(drawing.y)}
@@ -92,7 +91,7 @@ def to_vega(drawing: Drawing) -> Spec:
             datasets[name] = _table(data)
         layer["data"] = {"name": name}
     picked = {} if drawing.picked is None else {"params": [{"name": SIGNAL, "value": drawing.picked}]}
-    return {"$schema": SCHEMA, "height": drawing.height, "datasets": datasets, "layer": layers, **picked}
+    return {"height": drawing.height, "datasets": datasets, "layer": layers, **picked}
 
 
 def _table(data: Data) -> list[Spec]:
@@ -256,7 +255,7 @@ def _forest_layers(forest: Forest) -> Spec:
         text = {"type": "text", "dy": -11, "fontSize": 11, "color": colour("quiet"), "aria": False}
         layers.append({"mark": text, "encoding": {"x": x, "y": y, "text": _tip("x", "", form)}})
     lines = max(1, len({row.name for row in forest.rows}))
-    return {"$schema": SCHEMA, "height": 36 * lines, "layer": layers, "data": {"values": rows}}
+    return {"height": 36 * lines, "layer": layers, "data": {"values": rows}}
 
 
 def _forest_ends(forest: Forest) -> tuple[float, float]:

@@ -21,8 +21,7 @@ from xcal._devices import Workers
 from xcal._torch_private import LightAdam, LightAdamW, adam_step
 from xcal.networks import has_convolutions
 from xcal.training.checkpoint import CheckpointWriter, read_checkpoint, read_tensors, settings_digest
-from xcal.training.config import TrainingConfig
-from xcal.training.problem import LossFunction, LossValues, Plan, Problem, by_autograd
+from xcal.training.problem import LossFunction, LossValues, Plan, Problem, TrainingConfig, by_autograd
 from xcal.training.result import Floats, Integers, RunState
 from xcal.training.rows import (
     DROPOUT,
@@ -383,6 +382,8 @@ class Steps:
 
 # Settings of how a run is done; a checkpoint of another way of doing it is as good.
 _HOW = {"checkpoint_every", "cuda_graphs"}
+# Settings that runs before them did not have, with what these did: such a checkpoint is as good.
+_NEWER = {"keep": "best", "quick_dropout": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,7 +425,7 @@ class Group:
         return json.dumps(
             {
                 "version": 2,
-                "config": {key: value for key, value in asdict(config).items() if key not in _HOW},
+                "config": {k: v for k, v in asdict(config).items() if k not in _HOW and (k, v) not in _NEWER.items()},
                 "lambdas": [self.lambdas] * len(self.seeds),
                 "target_dcal": problem.target_dcal,
                 "dcal_floor": problem.dcal_floor,
@@ -474,6 +475,7 @@ def train_stack(
 ) -> RunState:
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
+    stack.quick_dropout = config.quick_dropout
     across = group.problem.across
     state, writer = RunState.start(stack.snapshot(), group.first_lambdas), None
     if checkpoint is not None:
@@ -651,6 +653,10 @@ class _Run:
         state.fail(~state.stopped & (first_bad >= 0), first_bad)
         if state.stopped.any():
             stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
+        if self.config.keep == "last" and state.epoch + 1 < self.config.epochs:
+            unknown = np.full(state.lambdas.size, np.nan)
+            state.record(unknown, unknown, unknown)
+            return
         device_objective, device_dcal, conditional = problem.validate(stack, self.workers, ~state.stopped)
         objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
         # Noise alone does not raise conditional calibration, on average.

@@ -28,9 +28,8 @@ from xcal.distributions.base import Family
 from xcal.networks import has_convolutions
 from xcal.objectives import CensoredCRPS, Objective, check_takes, nll
 from xcal.training.checkpoint import check_folder, sole_training
-from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.loop import Group, train_stack
-from xcal.training.problem import Plan, Problem, planned
+from xcal.training.problem import Mode, Plan, Problem, TrainingConfig, check_number, planned
 from xcal.training.result import Failure, Floats, History, PathResult, Progress, Reporter, RunState
 from xcal.training.rows import Across, Distributed, batch_shape, found_processes, own_device, placed, seen_alike
 from xcal.training.stack import MakeNetwork, Stack

@@ -20,7 +20,7 @@ from xcal.calibration.penalty import full_precision
 from xcal.data.features import loaded_features
 from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family, SurvivalDistribution
-from xcal.training.config import TrainingConfig
+from xcal.training.problem import TrainingConfig
 from xcal.training.rows import in_type
 from xcal.training.stack import MakeNetwork, Stack, load_row, new_network
 

@@ -9,6 +9,7 @@ from threading import Lock, local
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -27,6 +28,7 @@ from xcal._torch_private import gradient, multiplications, watch
 # torch's generators, seeded under a lock and put back afterwards (`shared_numbers`).
 
 Result = TypeVar("Result")
+_STEPS = 1 << 16  # of a probability that is drawn from 16 bits
 # Operations on a tensor, and makers of tensors, that take a generator.
 _IN_PLACE: set[Any] = {
     getattr(Tensor, name)
@@ -58,6 +60,8 @@ class OwnNumbers(TorchFunctionMode):
     ----------
     seed
         Of the generator, or of some rows of a batch.
+    quick
+        Whether dropout draws 16 bits for each number from a generator of numpy's; see `TrainingConfig.quick_dropout`.
 
     Examples
     --------
@@ -67,12 +71,14 @@ class OwnNumbers(TorchFunctionMode):
     True
     """
 
-    def __init__(self, seed: "int | SeedOfRows") -> None:
+    def __init__(self, seed: "int | SeedOfRows", *, quick: bool = False) -> None:
         super().__init__()
         self.rows = seed if isinstance(seed, SeedOfRows) else None
         self.generator = torch.Generator().manual_seed(seed if isinstance(seed, int) else seed.seed)
         # Of draws that are not known to be one for each row.
         self.others = self.generator if self.rows is None else torch.Generator().manual_seed(self.rows.own)
+        whole = seed if isinstance(seed, int) else seed.seed
+        self.bits = np.random.Generator(np.random.SFC64(whole)) if quick else None
         self.drawn = False  # whether anybody asked for a number
 
     def __enter__(self) -> Self:
@@ -103,8 +109,16 @@ class OwnNumbers(TorchFunctionMode):
         if self.rows is not None and empty.shape[0] == self.rows.places.shape[0]:
             # Numbers of all rows of the batch, of which these are some.
             drawn = torch.empty(self.rows.whole, *empty.shape[1:], dtype=empty.dtype)
-            return drawn.bernoulli_(1 - p, generator=self.generator).div_(1 - p).index_select(0, self.rows.places)
-        return empty.bernoulli_(1 - p, generator=self.generator).div_(1 - p)
+            return self._fill(drawn, p).index_select(0, self.rows.places)
+        return self._fill(empty, p)
+
+    def _fill(self, empty: Tensor, p: float) -> Tensor:
+        if self.bits is None:
+            return empty.bernoulli_(1 - p, generator=self.generator).div_(1 - p)
+        kept = round((1 - p) * _STEPS)
+        numbers = np.frombuffer(self.bits.bytes(2 * empty.numel()), dtype=np.uint16)
+        noise = torch.from_numpy(numbers < kept).to(empty.dtype).mul_(_STEPS / max(kept, 1))
+        return noise.view(empty.shape)
 
     def _dropout(
         self, function: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
@@ -312,6 +326,7 @@ class Stack:
         self.carried = self._carried(starts)
         self.random = False  # whether the network draws random numbers in training
         self.shares_numbers = False  # whether any of them come from torch's own generators
+        self.quick_dropout = False
         self.compiled: Callable[[Tensor], Any] | None = None  # stands in for the template of a lone model
 
     def _carried(self, starts: list[nn.Module]) -> dict[str, Tensor]:
@@ -435,7 +450,7 @@ class Stack:
     def _noisy(self, forward: Callable[[], Tensor], seed: int | SeedOfRows) -> Tensor:
         """Run a network whose random numbers follow from the seed alone."""
         if self.compiled is None and not self.shares_numbers:
-            with OwnNumbers(seed):
+            with OwnNumbers(seed, quick=self.quick_dropout):
                 return forward()
         with shared_numbers(seed if isinstance(seed, int) else seed.own):
             return forward()

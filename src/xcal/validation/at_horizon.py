@@ -1,162 +1,21 @@
-"""Calibration at one horizon: what happened, what was predicted, and tests in the model's own world."""
+"""Tests of calibration at horizons, in a world where the model is right."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import erfc, gammaincc
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import curve_of_counts, later_entries, product_limit
+from xcal._kaplan_meier import later_entries
 from xcal.calibration.histogram import cumulative_hazard
+from xcal.metrics.calibration_curve import LocalLines
 from xcal.metrics.curves import fraction, left_column
-from xcal.metrics.ici import LocalLines, SmoothCalibration, smooth_calibration
-from xcal.metrics.inputs import Vector, mean_of
-from xcal.metrics.intervals import Distance
-from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, error_of_mean, ratio, slope_of
-from xcal.metrics.one_calibration import group_labels
-from xcal.metrics.pseudo_values import coarsened, doubly_robust, jackknife
-from xcal.validation.result import AuditKey
-from xcal.validation.rows import Matrix, Rows
+from xcal.metrics.inputs import Integers, Matrix, Vector
+from xcal.metrics.of_rows import FEWEST_FOR_LEVELS_IN_GROUP
+from xcal.metrics.rows import Rows, known_by
+from xcal.metrics.spec import Key
 
-# --- Calibration at one horizon: what happened, row by row, beside what was predicted.
-
-# Risk groups whose Kaplan-Meier curves stand for the curves of a model that gives the risk at one time alone.
-_RISK_GROUPS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class CalibrationAt:
-    """Calibration of some rows at one horizon.
-
-    Where it is not known how long censored rows were seen (`Rows.seen`), values and curve are those of the first
-    possibility, and the intervals hold those of all.
-
-    Attributes
-    ----------
-    values : array, shape (n,)
-        Pseudo-values of the event by the horizon.
-    ratio : ObservedExpected
-    slope : CalibrationSlope
-    smooth : SmoothCalibration or None
-        None where there are too few events for levels of risk.
-    distances : mapping of str to Distance
-        ICI, E50, E90 and Emax; empty there.
-    ratios : tuple of float
-        O/E for each of `Rows.seen`.
-    """
-
-    values: Vector
-    ratio: ObservedExpected
-    slope: CalibrationSlope
-    smooth: SmoothCalibration | None
-    distances: Mapping[str, Distance]
-    ratios: tuple[float, ...]
-
-
-def calibration_at(rows: Rows, horizon: float, level: float, *, fewest: int) -> CalibrationAt:
-    """Measure calibration at a horizon within the follow-up, by level of risk if there are so many events by then.
-
-    Of rows that came under observation before it.
-    """
-    rows = rows.entered_by(horizon)
-    found = [_of_part(rows, horizon, part, level, fewest) for part in rows.seen]
-    first = found[0]
-    if len(found) == 1:
-        return first
-    ratios, slopes = [one.ratio for one in found], [one.slope for one in found]
-    lowest = {name: min(getattr(one, name) for one in slopes) for name in ("slope_lower", "intercept_lower")}
-    highest = {name: max(getattr(one, name) for one in slopes) for name in ("slope_upper", "intercept_upper")}
-    return replace(
-        first,
-        ratio=replace(first.ratio, lower=min(one.lower for one in ratios), upper=max(one.upper for one in ratios)),
-        slope=replace(first.slope, **lowest, **highest),
-        distances={name: _joined([one.distances[name] for one in found]) for name in first.distances},
-        ratios=tuple(one.value for one in ratios),
-    )
-
-
-def _joined(distances: Sequence[Distance]) -> Distance:
-    """Return the first distance with the interval that holds all of them."""
-    lower, upper = min(one.lower for one in distances), max(one.upper for one in distances)
-    return replace(distances[0], excess=min(one.excess for one in distances), lower=lower, upper=upper)
-
-
-def _of_part(rows: Rows, horizon: float, part: float, level: float, fewest: int) -> CalibrationAt:
-    """Measure with censored rows seen during this part of their last interval."""
-    p, values = rows.risk[horizon], observed_values(rows, horizon, part)
-    observed = observed_risk(rows, horizon, part, values)
-    events = int(np.count_nonzero(rows.event & (rows.time <= horizon)))
-    error = error_of_mean(values, observed, p, rows.clusters, rows.weights)
-    oe = ratio(observed, mean_of(p, rows.weights), error, horizon, events, level)
-    smooth = smooth_calibration(p, values, rows.clusters, rows.weights) if events >= fewest else None
-    return CalibrationAt(
-        values=values,
-        ratio=oe,
-        slope=slope_of(p, None if smooth is None else values, horizon, events, level, rows.clusters, rows.weights),
-        smooth=smooth,
-        distances={} if smooth is None else smooth.distances(level),
-        ratios=(oe.value,),
-    )
-
-
-def observed_risk(rows: Rows, horizon: float, part: float, values: Vector) -> float:
-    """Return the observed risk: one minus Kaplan-Meier, or the mean of values that are corrected for censoring."""
-    if rows.by_values:
-        return mean_of(values, rows.weights)
-    times, place = np.unique(rows.time, return_inverse=True)
-    one = np.ones(rows.n) if rows.weights is None else rows.weights
-    events, censored = (np.bincount(place, one * kind).astype(np.float64) for kind in (rows.event, ~rows.event))
-    # Half of the rows that are censored in an interval count as gone before its events (the actuarial rule).
-    mixed = None if part == 1 else np.full(times.size, True)
-    return 1 - float(curve_of_counts(times.astype(np.float64), events, censored, mixed=mixed).at(horizon))
-
-
-def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
-    """Return the pseudo-values of the event by a horizon, corrected for censoring where there is a model of it."""
-    if rows.lower is not None:
-        return coarsened(rows.hazards, rows.risk[horizon], *_known_by(rows, horizon))
-    if rows.censoring_model is None:
-        return jackknife(rows.outcome, horizon, seen=part, weights=rows.weights)
-    at_entry = None if rows.cdf_entry is None else 1 - rows.cdf_entry.astype(np.float64)
-    if rows.survival is not None and rows.times is not None and rows.cdfs:
-        cdf = dict(zip(rows.seen, rows.cdfs, strict=False)).get(part, rows.cdfs[0])
-        times, interpolation = rows.times, rows.interpolation
-        survival: FloatArray = rows.survival
-        # The observed time of a late row is read beyond the horizon, and not needed.
-        own: Vector = np.where(rows.time > horizon, 1.0, 1 - cdf.astype(np.float64))
-    else:
-        survival, times = _curves_by_risk(rows, horizon)
-        passed = np.searchsorted(times, rows.time, side="right")
-        own = np.append(np.ones((rows.n, 1)), survival, axis=1)[np.arange(rows.n), passed].astype(np.float64)
-        interpolation = "previous"
-    given = (survival, times, interpolation, own, rows.outcome, horizon, rows.censoring_model)
-    return doubly_robust(*given, at_entry=at_entry)
-
-
-def _known_by(rows: Rows, horizon: float) -> tuple[BoolArray, BoolArray]:
-    """Return which rows have had their event by a horizon, and which have not, where events lie in intervals."""
-    assert rows.lower is not None
-    happened = _events(rows, horizon)
-    return happened, np.asarray((rows.lower >= horizon) & ~happened)
-
-
-def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
-    """Return Kaplan-Meier curves of rows with similar risks, one for each row, where the model gives no curves."""
-    label = group_labels(rows.risk[horizon], _RISK_GROUPS)
-    times = np.unique(rows.time[rows.event & (rows.time <= horizon)]).astype(np.float64)
-    curves = np.empty((int(label.max()) + 1, times.size))
-    for k, curve in enumerate(curves):
-        own = label == k
-        at_risk = own.sum() - np.searchsorted(rows.time[own], times, side="left")
-        dead = rows.time[own & rows.event]
-        deaths = np.searchsorted(dead, times, side="right") - np.searchsorted(dead, times, side="left")
-        curve[:] = product_limit(deaths, at_risk)
-    return curves[label], times
-
-
-# --- Tests of calibration at horizons, in a world where the model is right.
 # What is known of a row about the event by h, less what the model predicted of it:
 #
 # .. math:: D_i = P(T \le h \mid \text{what was observed of row } i) - P(T \le h)
@@ -184,8 +43,8 @@ _BLOCK = 1 << 21  # numbers of a block of draws, and of all draws where there ma
 # Events from which sums over them are normal far into the tails, so that nothing needs to be drawn.
 MANY_EVENTS = 5000
 
-# Events by the horizon below which one level of risk cannot be told from another: over all rows, and in a group.
-FEWEST_FOR_LEVELS, FEWEST_FOR_LEVELS_IN_GROUP = 20, 50
+# Events by the horizon below which one level of risk cannot be told from another over all rows.
+FEWEST_FOR_LEVELS = 20
 _PLACES = 26  # levels of risk at which the test looks
 _ROUNDING = 1e-9  # of sums and of their tails, relative
 _LEAST = float(np.finfo(np.float64).tiny)  # a survival of zero has no logarithm
@@ -203,8 +62,8 @@ class Tested:
 class _Statistic:
     """A sum of |weights' D|, one column of weights or several, with its law if the sums are normal."""
 
-    key: AuditKey
-    members: npt.NDArray[np.int64]  # rows that take part
+    key: Key
+    members: Integers  # rows that take part
     weights: Matrix  # (members, k)
     share: Vector  # (k,)
     mean: float = 0.0
@@ -231,7 +90,7 @@ class _Statistic:
 
 def horizon_tests(
     rows: Rows, groups: Mapping[str, BoolArray], parts: Mapping[str, BoolArray], *, seed: int
-) -> dict[AuditKey, Tested]:
+) -> dict[Key, Tested]:
     """Test every horizon on average and by level of risk, over all rows and in groups.
 
     In parts of covariates the average is tested, at horizons and over the whole follow-up (horizon None).
@@ -249,11 +108,11 @@ def horizon_tests(
 
     Returns
     -------
-    mapping of (metric, horizon, group) to Tested
-        "oe_p": right on average. "slope_p": not too extreme, and spread widely enough. "ici_p": right for each level.
+    mapping of Key to Tested
+        "oe": right on average. "slope": not too extreme, and spread widely enough. "ici": right for each level.
         Where times are coarse and nobody knows how long censored rows were seen, the largest p-value of all.
     """
-    horizons = [h for h in rows.risk if h <= rows.time[-1] and _events(rows, h).any()]
+    horizons = [h for h in rows.risk if h <= rows.last and rows.outcome.happened_by(h).any()]
     if not horizons:
         return {}
     found = [_tested(rows, horizons, groups, parts, cdf, seed) for cdf in (rows.cdfs_since_entry or (None,))]
@@ -264,10 +123,6 @@ def horizon_tests(
     }
 
 
-def _events(rows: Rows, horizon: float) -> BoolArray:
-    return np.asarray(rows.event & (rows.time <= horizon))
-
-
 def _tested(
     rows: Rows,
     horizons: Sequence[float],
@@ -275,7 +130,7 @@ def _tested(
     parts: Mapping[str, BoolArray],
     cdf: FloatArray | None,
     seed: int,
-) -> dict[AuditKey, Tested]:
+) -> dict[Key, Tested]:
     """Test with one version of F at the observed times, or without any."""
     moments = [*horizons, *([None] if parts and cdf is not None else [])]
     deviations = [_Deviations(rows, moment, cdf) for moment in moments]
@@ -283,7 +138,7 @@ def _tested(
     everything = [one for own in statistics for one in own]
     observed = [d.deviation[None] for d, own in zip(deviations, statistics, strict=True) for _ in own]
     sizes = np.array([float(one.size(d)[0]) for one, d in zip(everything, observed, strict=True)])
-    family = np.array([0 if one.key[2] is None else 1 if one.key[2] in groups else 2 for one in everything])
+    family = np.array([0 if one.key.group is None else 1 if one.key.group in groups else 2 for one in everything])
     if np.count_nonzero(rows.event) >= MANY_EVENTS:
         tails = np.array([one.tail(size[None])[0] for one, size in zip(everything, sizes, strict=True)])
         corrected = np.minimum(1.0, tails * np.bincount(family)[family])
@@ -366,14 +221,14 @@ class _Deviations:
                 self.variance = np.square(self.deviation)
         else:
             self.risk = rows.risk[horizon]
-            self.survival, self.happened = 1 - self.risk, _events(rows, horizon)
+            self.survival, self.happened = 1 - self.risk, rows.outcome.happened_by(horizon)
             if cdf is None:
-                self.deviation = observed_values(rows, horizon, rows.seen[0]) - self.risk
+                self.deviation = rows.at(horizon).values - self.risk
                 self.variance = np.square(self.deviation)
                 return
             if rows.lower is not None:
                 hazard = -np.log1p(-np.minimum(self.risk, 1 - np.finfo(np.float64).eps))
-                self.deviation = rows.hazards.by(hazard, *_known_by(rows, horizon)) - self.risk
+                self.deviation = rows.hazards.by(hazard, *known_by(rows, horizon)) - self.risk
                 self.variance = np.square(self.deviation)
                 self.lived = np.minimum(cumulative_hazard(cdf), hazard)
                 return
@@ -404,17 +259,17 @@ class _Deviations:
         for name, mask in parts.items():
             yield from self._of_rows(name, np.flatnonzero(mask & self.known), None)
 
-    def _of_rows(self, group: str | None, members: npt.NDArray[np.int64], fewest: int | None) -> Iterator[_Statistic]:
+    def _of_rows(self, group: str | None, members: Integers, fewest: int | None) -> Iterator[_Statistic]:
         own = None if self.rows.weights is None else self.rows.weights[members]
         one = np.ones(members.size) if own is None else own
-        yield from self._statistic("oe_p", group, members, one[:, None], np.ones(1))
+        yield from self._statistic("oe", group, members, one[:, None], np.ones(1))
         if fewest is None or self._expected(members) < fewest or np.ptp(self.risk[members]) == 0:
             return
-        yield from self._statistic("slope_p", group, members, (one * self._slope(members, one))[:, None], np.ones(1))
+        yield from self._statistic("slope", group, members, (one * self._slope(members, one))[:, None], np.ones(1))
         lines = LocalLines(self.risk[members], n_places=_PLACES, weights=own)
-        yield from self._statistic("ici_p", group, members, lines.row_weights(), lines.share)
+        yield from self._statistic("ici", group, members, lines.row_weights(), lines.share)
 
-    def _expected(self, members: npt.NDArray[np.int64]) -> float:
+    def _expected(self, members: Integers) -> float:
         """Return the events that the model expects of some rows while they were observed.
 
         Not those that happened: tests that are made where many events happened favour an error. Without F at the
@@ -423,7 +278,7 @@ class _Deviations:
         known = self.happened if self.lived is None or self.rows.weights is not None else self.lived
         return float(known[members].sum())
 
-    def _slope(self, members: npt.NDArray[np.int64], one: Vector) -> Vector:
+    def _slope(self, members: Integers, one: Vector) -> Vector:
         """Weights of the score of a slope on log(-log(1 - p)), freed of that of an intercept.
 
         `one` are the weights of the rows, which come on top.
@@ -436,7 +291,7 @@ class _Deviations:
         return np.asarray(slope - float((level * slope * variance).sum()) / total * level if total > 0 else slope)
 
     def _statistic(
-        self, metric: str, group: str | None, members: npt.NDArray[np.int64], weights: Matrix, share: Vector
+        self, metric: str, group: str | None, members: Integers, weights: Matrix, share: Vector
     ) -> Iterator[_Statistic]:
         """Return the statistic of some sums of D with its law; nothing where it has no variance."""
         if self.rows.clusters is None:
@@ -447,7 +302,7 @@ class _Deviations:
             covariance = sums @ sums.T
         mean, variance = _normal_law(covariance, share)
         if variance > 0:
-            yield _Statistic((metric, self.horizon, group), members, weights, share, mean, variance)
+            yield _Statistic(Key(metric, self.horizon, group), members, weights, share, mean, variance)
 
 
 def _normal_law(covariance: Matrix, share: Vector) -> tuple[float, float]:

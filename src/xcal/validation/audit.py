@@ -3,30 +3,24 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
-import numpy as np
-
-from xcal._checks import MIN_CELL, FloatArray, as_choice, as_number, as_numpy, as_row, fail
-from xcal.calibration.histogram import cumulative_hazard
+from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, fail
 from xcal.data.features import loaded_features
-from xcal.data.surv import Outcome, clock
 from xcal.data.survival import SurvivalData, check_nothing_beside
-from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.predictions import check_predictions
-from xcal.interop.reading import is_plain, read_cdf, read_curves, read_risk
-from xcal.metrics import times as horizon_times
-from xcal.metrics.curves import Interpolation, at_own_time
-from xcal.metrics.inputs import Vector, as_min_cell
+from xcal.metrics.curves import Interpolation
+from xcal.metrics.inputs import as_min_cell
 from xcal.training.result import shape_of_bar
-from xcal.validation import sample as checks
+from xcal.validation import arguments as checks
+from xcal.validation.arguments import Censoring, LastSeen
 from xcal.validation.measure import measure
 from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
-from xcal.validation.rows import FEWEST_POINTS, few_points, since
-from xcal.validation.sample import Censoring, Landmark, LastSeen, Sample, read_covariates
+from xcal.validation.sample import Sample, Source, few_times, landmark, read_predictions, sample_of
+from xcal.validation.study import Study, read_study
 from xcal.validation.summary import Training, same_censoring, summarise_data
+from xcal.validation.table_one import TableOne, of_audit
 from xcal.validation.verdict import judge
 
 # --- What is shown while an audit resamples.
@@ -106,6 +100,7 @@ def audit(
     seed: int = 0,
     time_unit: str = "",
     name: str | None = None,
+    study: Any = None,
     progress: Progress = None,
 ) -> AuditResult:
     """Validate a survival model of any library, or its predictions, on rows that it was not trained on.
@@ -190,6 +185,9 @@ def audit(
         Unit of the times, such as "months", for words and labels.
     name : str, optional
         Name of the model in the report, by default its class.
+    study : optional
+        What only the authors know (source of the data, eligibility, funding, ...), for the report and its checklists: a
+        TOML file, which `xcal audit --new-study` writes to be filled in, or a table of its keys.
     progress : bool or callable, optional
         True shows a bar, False does not, None shows one on a terminal; a function is called with (done, total).
 
@@ -200,6 +198,7 @@ def audit(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> rate = rng.uniform(0.5, 2.0, 500)
     >>> y = (rng.exponential(1 / rate), np.full(500, True))
@@ -222,17 +221,19 @@ def audit(
     )
     outcome = checks.read_outcome(y, X=X, beside=beside)
     checks.check_text("time_unit", time_unit)
+    about = read_study(study)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, outcome.n)
-    source = _Source(model, X, outcome, survival, cdf, risk, times, interpolation)
-    found, at = _predictions(source, horizons)
-    given = _few_times(found) if horizons is None and survival is not None else None
+    source = Source(model, X, outcome, survival, cdf, risk, times, interpolation)
+    found, at = read_predictions(source, horizons)
+    given = few_times(found) if horizons is None and survival is not None else None
     if name is not None:
         checks.check_text("name", name)
         if not name:
             fail("name", "a name for the model", repr(name))
         found = replace(found, model=name)
     train_x, train_y = checks.read_training(training)
+    trained_on = train_y
     own_weights = checks.read_weights(weights, X, y, outcome.n)
     if own_weights is not None and (outcome.entry is not None or outcome.lower is not None):
         fail("weights", f"None beside {'intervals' if outcome.entry is None else 'times of entry'}", "weights")
@@ -245,40 +246,44 @@ def audit(
     alike = train_y is not None and own_weights is None and same_censoring(train_y, outcome)
     known = train_y if alike else None
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
-    columns, left_out, no_covariates = read_covariates(covariates, X, outcome, risk_of_rows)
+    columns, left_out, no_covariates = checks.read_covariates(covariates, X, outcome, risk_of_rows)
     site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
     labels = checks.read_groups(groups, X, outcome.n) | of_sites
     points = checks.read_landmarks(landmarks, outcome, labels)
-    sample = Sample(
-        outcome.time,
-        outcome.event,
+    of_rows: dict[str, Any] = {
+        "covariates": columns,
+        "clusters": checks.read_clusters(clusters, X, outcome.n),
+        "weights": own_weights,
+    }
+    asked: dict[str, Any] = {
+        "thresholds": checks.read_thresholds(thresholds),
+        "left_out": left_out,
+        "no_covariates": no_covariates,
+        "last_seen": as_choice("last_seen", last_seen, get_args(LastSeen)),
+        "censoring": as_choice("censoring", censoring, get_args(Censoring)),
+        "min_cell": as_min_cell(min_cell),
+    }
+    chosen = horizons is None
+    sample = sample_of(
+        outcome,
         found,
         at,
-        checks.read_thresholds(thresholds),
-        labels,
-        None if known is None else known.time,
-        None if known is None else known.event,
-        columns,
-        left_out,
-        no_covariates,
-        checks.read_clusters(clusters, X, outcome.n),
-        own_weights,
-        as_choice("last_seen", last_seen, get_args(LastSeen)),
-        as_choice("censoring", censoring, get_args(Censoring)),
-        as_min_cell(min_cell),
-        () if given is None else tuple(float(t) for t in given if t not in at),
-        site,
-        small_sites,
-        outcome.entry,
+        training=known,
+        groups=labels,
+        site=site,
+        small_sites=small_sites,
+        not_judged=() if given is None else tuple(float(t) for t in given if t not in at),
+        landmarks=tuple(
+            landmark(source, float(s), found, at, known, of_rows, asked, chosen_horizons=chosen) for s in points
+        ),
+        **of_rows,
+        **asked,
     )
-    if points.size:
-        chosen = horizons is None
-        later = (_landmark(source, sample, float(s), known, chosen_horizons=chosen) for s in points)
-        sample = replace(sample, landmarks=tuple(later))
-    sample = replace(sample, lower=outcome.lower)
     with shown_progress(progress) as told:
         measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
-    return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
+    table = of_audit(X, covariates, outcome, train_x, trained_on, columns, own_weights, sample.rows.min_cell)
+    before = Training(X, train_x, train_y)
+    return finish(sample, measured, before, time_unit, level, n_bootstrap, most_rows, seed, table, about)
 
 
 def finish(
@@ -290,6 +295,8 @@ def finish(
     n_bootstrap: int,
     resampled_rows: int | None,
     seed: int,
+    table_one: TableOne | None = None,
+    study: Study | None = None,
 ) -> AuditResult:
     """Put the result together: what was measured, with the data, the verdict and the methods in words."""
     found = sample.predictions
@@ -310,8 +317,10 @@ def finish(
         n_bootstrap=n_bootstrap,
         seed=seed,
         resampled_rows=resampled_rows,
-        min_cell=sample.min_cell,
+        min_cell=sample.rows.min_cell,
         landmarks=tuple(one.name for one in sample.landmarks if one.name in judged),
+        table_one=table_one,
+        study=study,
     )
 
 
@@ -326,192 +335,3 @@ def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
     import pandas as pd
 
     return pd.DataFrame(features, columns=list(X.feature_names), copy=False), X
-
-
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """Where predictions come from: a model, or what was given in its place."""
-
-    model: Any
-    X: Any
-    outcome: Outcome
-    survival: Any
-    cdf: Any
-    risk: Any
-    times: Any
-    interpolation: Interpolation | None
-
-    @property
-    def knows_every_time(self) -> bool:
-        """Whether F can be asked for at any time of each row, and need not be read off curves."""
-        return self.survival is None and self.model is not None and not is_plain(self.model)
-
-    def curves(self, at: Vector) -> ModelPredictions:
-        """Read curves that are exact at some times."""
-        time, event, times = self.outcome.time, self.outcome.event, self.times
-        if self.survival is None:
-            if self.interpolation is not None:
-                expected = "None for a model, which says itself how its curves are read"
-                fail("interpolation", expected, self.interpolation)
-            return read_model(self.model, self.X, time=time, event=event, times=times, horizons=at)
-        rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
-        found = read_curves(self.survival, rows, times=times, interpolation=self.interpolation)
-        if self.cdf is not None:
-            exact = f"F at the observed times is as given, not read off the curves at {_size(found)} times."
-            found = replace(found, cdf=read_cdf(self.cdf, rows).cdf, reading=(*found.reading, exact))
-        return check_predictions(found, rows.n)
-
-    def cdf_at(self, found: ModelPredictions, t: Vector) -> Vector:
-        """Return F of each row at a time of its own: asked of the model if it knows every time, or off its curves."""
-        exact = None
-        if found.cdf is not None and self.knows_every_time:
-            # No more of its curves is asked for than one column.
-            asked: dict[str, Any] = {"time": t, "event": np.zeros(t.size), "times": [max(float(t.max()), _FIRST)]}
-            exact = read_model(self.model, self.X, **asked).cdf
-        if exact is None:
-            assert found.survival is not None
-            assert found.times is not None
-            exact = 1 - at_own_time(found.survival, found.times, t, found.interpolation)
-        return np.asarray(np.clip(exact, 0.0, 1.0))
-
-
-# A time at which curves are asked for that are not needed.
-_FIRST = float(np.finfo(np.float64).tiny)
-
-
-def _predictions(source: _Source, horizons: Any) -> tuple[ModelPredictions, Vector]:
-    """Read what is predicted about the rows, and choose or check the horizons."""
-    outcome, cdf, risk, survival = source.outcome, source.cdf, source.risk, source.survival
-    time, event = outcome.time, outcome.event
-    in_part: dict[str, Any] = {"the times of entry": outcome.entry, "both ends of intervals": outcome.lower}
-    for where, values in in_part.items():
-        if values is not None and survival is None and source.model is None:
-            name = "cdf" if risk is None else "risk"
-            fail(name, f"a model or survival curves, which tell F at {where}", f"{name} alone")
-    given = [value for value in (source.model, survival, risk) if value is not None]
-    if not given and cdf is not None:
-        given = [cdf]
-    elif cdf is not None and survival is None:
-        given.append(cdf)
-    if len(given) != 1:
-        got = "none" if not given else f"{len(given)} of them"
-        fail("model, survival, cdf, risk", "one of them, or survival with cdf", got)
-    asked = None if horizons is None else horizon_times.read_horizons(horizons, time)
-    rows = Rows(time, event)
-    if cdf is not None and survival is None:
-        if asked is not None:
-            fail("horizons", "None with cdf=, which says nothing about one time", horizons)
-        return check_predictions(read_cdf(cdf, rows), rows.n), np.empty(0)
-    if risk is not None:
-        if asked is None or asked.size != 1:
-            fail("horizons", "the one time at which risk= was predicted", horizons)
-        return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
-    at = horizon_times.default_horizons(time, event, entry=outcome.entry) if asked is None else asked
-    found = source.curves(at)
-    end = np.inf if found.times is None else float(found.times[-1])
-    if asked is None:
-        # A few points of a curve are where somebody wanted to know the risk.
-        points = None if survival is None else _few_times(found)
-        at = horizon_times.default_horizons(time, event, end, points, outcome.entry)
-    horizon_times.check_covered(at, end)
-    for where, values in in_part.items():
-        if values is None:
-            continue
-        asked_of = np.concatenate([values[values > 0], *([] if found.cdf is not None else [time])])
-        if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
-            few = f"curves at {FEWEST_POINTS} times or more, or at all {where.removeprefix('the ')} and outcomes"
-            fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
-    if outcome.lower is not None:
-        found = _between(found, outcome, source)
-    if outcome.entry is not None:
-        horizon_times.check_entered(at, outcome.entry)
-        found = given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64)))
-    return found, at
-
-
-def _between(found: ModelPredictions, outcome: Outcome, source: _Source) -> ModelPredictions:
-    """Add F at the lower ends of intervals, and their likelihood, which needs a density for known times alone."""
-    assert outcome.lower is not None
-    upper = source.cdf_at(found, outcome.time.astype(np.float64)) if found.cdf is None else found.cdf
-    lower = np.minimum(source.cdf_at(found, outcome.lower.astype(np.float64)), upper)
-    inside = outcome.event & (outcome.lower < outcome.time)
-    with np.errstate(divide="ignore"):  # an event where the model puts no mass has an infinite loss
-        between = np.where(inside, -np.log(upper - lower), cumulative_hazard(upper))
-    exact, loss = outcome.event & ~inside, found.nll
-    if not exact.any():
-        loss = between
-    elif loss is not None:
-        loss = np.where(exact, loss, between)
-    given = "Of an event between two times the model says the difference of F there, which is also its likelihood."
-    return replace(found, cdf_lower=lower, nll=loss, reading=(*found.reading, given))
-
-
-def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) -> ModelPredictions:
-    """Add F at the times of entry, and the likelihood given entry."""
-    at_entry = np.where(entry > 0, at_entry, 0.0)
-    if found.cdf is not None:
-        at_entry = np.minimum(at_entry, found.cdf)  # equal but for rounding, where time and entry are close
-    loss = None if found.nll is None else found.nll - cumulative_hazard(at_entry)
-    given = "Rows count from their time of entry on: what is predicted for them is divided by S at their entry."
-    return replace(found, cdf_entry=at_entry, nll=loss, reading=(*found.reading, given))
-
-
-def _landmark(
-    source: _Source, sample: Sample, s: float, training: Outcome | None, *, chosen_horizons: bool
-) -> Landmark:
-    """Return the rows that have come to a time, with what is predicted of them from there on.
-
-    Horizons that were chosen for all rows are those of the landmark as far as enough rows are under observation.
-    """
-    if source.model is None and source.survival is None:
-        fail("landmarks", "None with risks or F alone, which say nothing of other times", f"{s:g}")
-    members = source.outcome.time > s
-    later, found = source.outcome.after(s, members), sample.predictions.take(members)
-    if s > 0:
-        found = source.curves(np.array([s + h for h in sample.horizons]))
-        assert found.survival is not None
-        assert found.times is not None
-        if s >= found.times[-1]:
-            return Landmark(s, None, f"the model's curves end at {found.times[-1]:g}", members)
-        if found.library == "none" and few_points(found.times, np.array([s])):
-            few = f"one of the times of the curves, or curves at {FEWEST_POINTS} times or more"
-            fail("landmarks", f"{few}: S is read off them there", f"{s:g}")
-        reached = source.cdf_at(found, np.full(members.size, s))
-        late = np.zeros(members.size)
-        if later.entry is not None and source.outcome.entry is not None:
-            late = since(source.cdf_at(found, source.outcome.entry.astype(np.float64)), reached)
-        found = _from_there(found, s, reached).take(members)
-        if later.entry is not None:
-            found = given_entry(found, later.entry, late[members])
-    known = None if training is None else training.after(s, training.time > s)
-    own = sample.later(later, found, members, known)
-    if chosen_horizons:
-        supported = sample.horizons <= horizon_times.supported_until(later.time, later.event, later.entry)
-        own = replace(own, horizons=sample.horizons[supported], not_judged=tuple(sample.horizons[~supported]))
-    return Landmark(s, own, "", members)
-
-
-def _from_there(found: ModelPredictions, s: float, reached: Vector) -> ModelPredictions:
-    """Return predictions of rows that have come to a time, from there on; `reached` is F at the time."""
-    assert found.survival is not None
-    assert found.times is not None
-    later = found.times > s
-    # The order of the rows is that of their risks from the landmark on, not the model's own from the start.
-    return replace(
-        found,
-        survival=1 - since(1 - found.survival[:, later], reached[:, None]),
-        times=clock(found.times[later], s).astype(np.float64, copy=False),
-        cdf=None if found.cdf is None else since(found.cdf, reached),
-        nll=None if found.nll is None else found.nll - cumulative_hazard(reached),
-        risk_score=None,
-        end=None if found.end is None else found.end - s,
-    )
-
-
-def _few_times(found: ModelPredictions) -> Vector | None:
-    """Return the times of curves that are given at a few; None where they are many."""
-    return found.times[found.times > 0] if found.times is not None and _size(found) < FEWEST_POINTS else None
-
-
-def _size(found: ModelPredictions) -> int:
-    return 0 if found.times is None else int(found.times.size)

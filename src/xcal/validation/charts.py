@@ -55,6 +55,8 @@ NOT_HERE = "Not measured at this horizon."
 NOTHING: Drawn = (Words(NOT_HERE), NOT_HERE)
 _TIME_TIP = ("x", "time", ".3~g")
 _HORIZON_DASH = (2, 3)
+SIZE = (5.2, 4.0)
+"""Of a picture in a paper, in inches."""
 
 
 def following(made: Sequence[Drawn], follows: Sequence[str] = ("horizon",), **more: Any) -> Chart:
@@ -382,17 +384,23 @@ def plot(
         fail("group", f"None, as only {' and '.join(_BY_GROUP)} are drawn by group", repr(group))
     if horizon is None and result.horizons:
         horizon = result.horizons[len(result.horizons) // 2]
-    make, reasons = _PLOTS[kind]
-    drawing = make(result, horizon, group)
-    if isinstance(drawing, Words) or (isinstance(drawing, Forest) and not drawing.rows):
-        why = missing(result, *reasons) or ["the predictions given do not allow this picture"]
+    drawing = drawing_of(result, kind, horizon, group)
+    if drawing is None:
+        why = missing(result, *_PLOTS[kind][1]) or ["the predictions given do not allow this picture"]
         drawing = Words(f"Not shown: {why[0]}")
     if ax is None:
         import matplotlib.pyplot as plt
 
-        _, ax = plt.subplots(figsize=(5.2, 4.0), layout="constrained")
+        _, ax = plt.subplots(figsize=SIZE, layout="constrained")
     draw_on(ax, drawing)
     return ax
+
+
+def drawing_of(result: AuditResult, kind: str, horizon: float | None, group: str | None = None) -> Drawing | None:
+    """Return a picture for a paper; None where the predictions do not allow it."""
+    drawing = _PLOTS[kind][0](result, horizon, group)
+    nothing = isinstance(drawing, Words) or (isinstance(drawing, Forest) and not drawing.rows)
+    return None if nothing else drawing
 
 
 def _at(drawing: Drawing, result: AuditResult, horizon: float | None, axes: str = "x") -> Drawing:
@@ -485,3 +493,5 @@ _PLOTS: dict[str, tuple[Callable[[AuditResult, Any, str | None], Drawing], tuple
 KINDS: tuple[str, ...] = tuple(_PLOTS)
 """Kinds of pictures that `plot` accepts."""
 _BY_GROUP = ("calibration", "pit")
+AT_HORIZON = ("calibration", "decision", "risks", "groups")
+"""Those of them that are of one horizon."""

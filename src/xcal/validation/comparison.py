@@ -13,9 +13,10 @@ from xcal._checks import fail
 from xcal._files import write_whole
 from xcal.interop.reading import is_plain
 from xcal.metrics.intervals import resampled_interval
+from xcal.metrics.spec import Key
 from xcal.show.charts import time_in_words
 from xcal.validation.audit import audit
-from xcal.validation.result import AuditKey, AuditResult, AuditValue
+from xcal.validation.result import AuditResult, AuditValue
 from xcal.validation.words import COLUMNS, FORMAT, as_plain, html_table, label, wrapped
 
 # Measured by `python -m studies.audit_coverage --comparisons`, see docs/audit.md.
@@ -36,13 +37,13 @@ class ModelComparison:
     differences : mapping of str to tuple of AuditValue
         For every model but the first, its values minus those of the first. Intervals are from the same resamples of
         the rows for both models; NaN where a value was not resampled. Each holds for itself.
-    clear : mapping of str to frozenset of (metric, horizon, group)
+    clear : mapping of str to frozenset of Key
         For every model but the first, the main differences that are more than chance if all of them are looked at.
     """
 
     results: Mapping[str, AuditResult]
     differences: Mapping[str, tuple[AuditValue, ...]]
-    clear: Mapping[str, frozenset[AuditKey]]
+    clear: Mapping[str, frozenset[Key]]
 
     def __getitem__(self, name: str) -> AuditResult:
         return self.results[name]
@@ -78,7 +79,7 @@ class ModelComparison:
             "xcal": __version__,
             "results": as_plain(dict(self.results)),
             "differences": as_plain(dict(self.differences)),
-            "clear": {name: sorted(map(list, keys), key=str) for name, keys in self.clear.items()},
+            "clear": {name: sorted(map(_plain, keys), key=str) for name, keys in self.clear.items()},
         }
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         if path is not None:
@@ -131,19 +132,23 @@ class ModelComparison:
         return "\n".join(lines)
 
 
+def _plain(key: Key) -> list[Any]:
+    return [key.metric, key.horizon, key.group]
+
+
 def is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:
     """Return whether a difference is a main one: over all times, or at the horizon in the middle."""
     middle = horizons[len(horizons) // 2] if horizons else None
     return value.group is None and label(value.metric).main and value.horizon in (None, middle)
 
 
-def _told(value: AuditValue, unit: str, clear: frozenset[AuditKey]) -> tuple[str, str, str, str]:
+def _told(value: AuditValue, unit: str, clear: frozenset[Key]) -> tuple[str, str, str, str]:
     """Write a main difference: of what, how large, its interval, and what that says; "" without an interval."""
     at = "" if value.horizon is None else f" at {time_in_words(value.horizon, unit)}"
     ends = said = ""
     if np.isfinite(value.lower) and np.isfinite(value.upper):
         ends, said = f"[{value.lower:+.4f}, {value.upper:+.4f}]", "no clear difference"
-        if (value.metric, value.horizon, value.group) in clear:
+        if value.key in clear:
             said = "better" if np.sign(value.value) == label(value.metric).better else "worse"
     return f"{label(value.metric).name}{at}", f"{value.value:+.4f}", ends, said
 
@@ -198,18 +203,19 @@ def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **op
 
 def differences(first: AuditResult, second: AuditResult) -> tuple[AuditValue, ...]:
     """Every value of the second model minus that of the first, where both have it."""
-    base = {(value.metric, value.horizon, value.group): value for value in first.values}
+    base = {value.key: value for value in first.values}
     found = []
     for value in second.values:
-        key = (value.metric, value.horizon, value.group)
+        key = value.key
         if key not in base or not label(value.metric).compared:
             continue
         difference = value.value - base[key].value
-        found.append(AuditValue(*key, difference, *_paired_interval(first, second, key, difference)))
+        ends = _paired_interval(first, second, key, difference)
+        found.append(AuditValue(key.metric, key.horizon, key.group, difference, *ends))
     return tuple(found)
 
 
-def _paired_interval(first: AuditResult, second: AuditResult, key: AuditKey, value: float) -> tuple[float, float]:
+def _paired_interval(first: AuditResult, second: AuditResult, key: Key, value: float) -> tuple[float, float]:
     """Return the interval of a difference: the k-th resample is of the same rows for both models."""
     before, after = first.measured.draws.get(key), second.measured.draws.get(key)
     if before is None or after is None or before.size != after.size or before.size == 0:
@@ -217,7 +223,7 @@ def _paired_interval(first: AuditResult, second: AuditResult, key: AuditKey, val
     return resampled_interval(value, after - before, second.level)
 
 
-def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...]) -> frozenset[AuditKey]:
+def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...]) -> frozenset[Key]:
     """Return the main differences whose intervals exclude zero when they are widened to hold all at once.
 
     Differences over their standard errors, and the largest deviation of any of them in a resample: among resamples it
@@ -225,7 +231,7 @@ def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...
     """
     level, deviations, sizes = second.level, [], {}
     for value in found:
-        key = (value.metric, value.horizon, value.group)
+        key = value.key
         before, after = first.measured.draws.get(key), second.measured.draws.get(key)
         if not is_main(value, first.horizons) or before is None or after is None or before.size != after.size:
             continue

@@ -12,17 +12,25 @@ from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import N_BINS, bin_edges
 from xcal.calibration.histogram import edges_like, locate, residuals
 from xcal.calibration.subgroups import Column, Subgroup, masses
-from xcal.metrics.censoring import CensoringModel, asked_terms, dependent, model_of_terms, normal_scores, terms_of
+from xcal.metrics.estimates import Estimates
 from xcal.metrics.inputs import Vector, mean_of, merged, merged_edges
-from xcal.validation.estimates import DEPENDENT, WEIGHTED, Estimates
+from xcal.metrics.of_rows import DEPENDENT, WEIGHTED
+from xcal.metrics.pseudo_values import (
+    FEWEST_CENSORED,
+    CensoringModel,
+    asked_terms,
+    dependent,
+    model_of_terms,
+    normal_scores,
+    terms_of,
+)
+from xcal.metrics.rows import Rows
+from xcal.metrics.spec import Key, Role, Skipped, beside
+from xcal.validation.arguments import Censoring
 from xcal.validation.result import CensoringTest, CovariatePart, ForWhom, WorstSubgroup
-from xcal.validation.rows import Rows
-from xcal.validation.sample import Censoring, Sample
+from xcal.validation.sample import Sample, group_name
 
 # --- Whether censoring depends on what is known of the rows: then Kaplan-Meier is biased, and values are corrected.
-
-# Censored rows before the last horizon below which nothing is tested.
-_FEWEST_OF_EACH = 20
 
 
 def dependent_censoring(
@@ -37,13 +45,13 @@ def dependent_censoring(
     CensoringModel or None
         The model by which values at horizons are to be corrected; None if they are not.
     """
-    horizons = [h for h in rows.risk if h <= rows.time[-1]]
+    horizons = [h for h in rows.risk if h <= rows.last]
     if not horizons or rows.lower is not None:  # nobody knows who was still at risk of leaving
         return None, None
     time, last = rows.time, horizons[-1]
     censored = ~rows.event & (time < last)
     asked = treatment == "covariates"
-    if np.count_nonzero(censored) < _FEWEST_OF_EACH:
+    if np.count_nonzero(censored) < FEWEST_CENSORED:
         return None, None
     terms = asked_terms(_variables(rows, covariates, horizons), rows.outcome, censored, last, rows.weights)
     if not terms:
@@ -99,13 +107,13 @@ def measure_for_whom(
     skipped.
     """
     if rows.cdf is None or not sample.covariates:
-        found.skip(METRIC, sample.no_covariates if rows.cdf is not None else rows.no_cdf)
+        found.skipped.append(Skipped(METRIC, sample.no_covariates if rows.cdf is not None else rows.no_cdf))
         return None
     if rows.clusters is not None:
-        found.skip(METRIC, DEPENDENT)
+        found.skipped.append(Skipped(METRIC, DEPENDENT))
         return None
     if not columns:
-        found.skip(METRIC, "all covariates follow from F at the observed time")
+        found.skipped.append(Skipped(METRIC, "all covariates follow from F at the observed time"))
         return None
     # Where it is not known how long censored rows were seen, an error counts if it shows whichever it was.
     # F is that of a row that has come to its entry.
@@ -113,20 +121,23 @@ def measure_for_whom(
     given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "weights": rows.weights}
     if rows.lower is not None:
         given["cdf_lower"] = np.minimum(-np.expm1(-rows.hazards.lower), cdfs[0])
-        found.skip("subgroup_p", rows.seen_in_part)
+        found.skipped.append(Skipped("subgroup_p", rows.seen_in_part))
     found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in cdfs]
     result = found_all[0]
     p_value = max(float("nan") if one.p_value is None else one.p_value for one in found_all)
     subgroups = [(one.where, cdf) for one, cdf in zip(found_all, cdfs, strict=True) if one.where is not None]
     everywhere = len(subgroups) == len(found_all)
     where, own = max(subgroups, key=lambda one: one[0].p_value) if everywhere else (None, cdfs[0])
-    for name, value in (("", result.value), ("_floor", result.floor), ("_noise", result.noise), ("_p", p_value)):
-        found.put(f"{METRIC}{name}", None, value)
+    found.put(Key(METRIC), result.value)
+    found.put(Key("conditional_calibration_floor"), result.floor)
+    beside_it: dict[Role, float] = {"noise": result.noise, "p": p_value}
+    for role, value in beside_it.items():
+        found.put(Key(beside(METRIC, role)), value)
     lower = given.get("cdf_lower")
     if where is not None:
-        found.put("subgroup_p", None, where.p_value)
+        found.put(Key("subgroup_p"), where.p_value)
     elif rows.weights is not None:
-        found.skip("subgroup_p", WEIGHTED)
+        found.skipped.append(Skipped("subgroup_p", WEIGHTED))
     fewest = max(_FEWEST, rows.min_cell)
     return ForWhom(
         value=result.value,
@@ -161,12 +172,12 @@ def _worst(where: Subgroup, cdf: FloatArray, rows: Rows) -> WorstSubgroup:
     )
 
 
-def usable_columns(sample: Sample, rows: Rows) -> tuple[tuple[Column, ...], tuple[tuple[str, str], ...]]:
-    """Return the covariates in the order of `rows`, and those that cannot be used with the reason.
+def usable_columns(sample: Sample) -> tuple[tuple[Column, ...], tuple[tuple[str, str], ...]]:
+    """Return the covariates that can be used, and those that cannot with the reason.
 
     A column that follows from F at the observed time knows the outcome.
     """
-    columns = tuple(column.take(rows.order) for column in sample.covariates)
+    rows, columns = sample.rows, sample.covariates
     if rows.cdf is None:
         return columns, sample.left_out
     # Of rows past the end of the curves F is that of the end, which a column need not be.
@@ -233,12 +244,12 @@ def _members(column: Column) -> Iterator[tuple[str, BoolArray]]:
     name, values = column.name, column.values
     if column.labels is not None:
         for k, label in enumerate(column.labels):
-            yield f"{name} = {label}", values == k
+            yield group_name(name, label), values == k
         return
     distinct = np.unique(values)
     if distinct.size <= _PARTS:
         for value in distinct:
-            yield f"{name} = {value:.6g}", values == value
+            yield group_name(name, f"{value:.6g}"), values == value
         return
     cuts = column.cuts(_PARTS)
     place = np.searchsorted(cuts, values, side="left")

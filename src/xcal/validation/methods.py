@@ -1,6 +1,5 @@
-"""A paragraph about the methods that can be pasted into a paper, and which items of TRIPOD+AI a report answers."""
+"""A paragraph about the methods that can be pasted into a paper."""
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,13 +8,13 @@ from xcal.calibration.bins import N_BINS
 from xcal.metrics.inputs import rounded_time
 from xcal.metrics.spec import VALUES
 from xcal.show.charts import time_in_words
-from xcal.show.page import Checklist, ChecklistItem
+from xcal.validation.arguments import MIN_EVENTS
 from xcal.validation.at_horizon import MANY_EVENTS
-from xcal.validation.result import AuditResult, DataSummary, Measurements
-from xcal.validation.sample import MIN_EVENTS, Sample
+from xcal.validation.result import DataSummary, Measurements
+from xcal.validation.sample import Sample
 from xcal.validation.words import listed, range_in_words, times_in_words
 
-# --- A paragraph about the methods that can be pasted into a paper, about what was computed and nothing else.
+# About what was computed, and nothing else.
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
@@ -136,7 +135,7 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
 
 def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: _Cited) -> Iterator[str]:
     corrected = measured.censoring is not None and measured.censoring.corrected
-    late, between = sample.entry is not None, sample.lower is not None
+    late, between = sample.rows.entry is not None, sample.rows.lower is not None
     if late:
         yield (
             "Rows came under observation at times of entry (left truncation): everything is given that a row has come "
@@ -194,8 +193,9 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             "intervals of O/E, slope and ICI hold both extremes and tests give the larger p-value."
         )
     if "d_calibration" in names:
-        others = {"km": "redistributed as by Kaplan-Meier", "ipcw": "replaced by weights of inverse probability"}
-        also = [words for name, words in others.items() if f"d_calibration_{name}" in names]
+        others = {"d_calibration_km": "redistributed as by Kaplan-Meier"}
+        others["d_calibration_ipcw"] = "replaced by weights of inverse probability"
+        also = [words for name, words in others.items() if name in names]
         versions = f" (in other versions {listed(also)})" if also else ""
         yield (
             f"D-calibration{cite('haider')} is the sum of squared differences between the observed and the expected "
@@ -203,12 +203,12 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"over what lies above them{versions}; its floor is the mean value of a perfect model in a sample of this "
             "size."
         )
-    if "d_calibration_p" in names and sample.clusters is not None:
+    if "d_calibration_p" in names and sample.rows.clusters is not None:
         yield (
             f"Its test{cite('akritas')} is compared with draws in which whole clusters of rows change their sign, and "
             "its floor is that of sums over clusters."
         )
-    elif "d_calibration_p" in names and sample.weights is not None:
+    elif "d_calibration_p" in names and sample.rows.weights is not None:
         yield f"Its test allows for censoring{cite('akritas')}, with the covariance of weighted rows."
     elif "d_calibration_p" in names and between:
         yield "Its test compares the sum of squares with the law that follows from the covariance of the rows."
@@ -217,7 +217,7 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
     if measured.for_whom is not None:
         columns = len(measured.for_whom.columns)
         search = "; the subgroup that is most off was searched on one half of the rows and tested on the other"
-        if sample.weights is not None:  # no subgroup is searched
+        if sample.rows.weights is not None:  # no subgroup is searched
             search = ""
         yield (
             f"Calibration given {'one covariate' if columns == 1 else f'{columns} covariates'} was tested with random "
@@ -230,12 +230,12 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
 
 def _law(sample: Sample, *, has_cdf: bool) -> str:
     """Return what the tests at horizons were compared with: draws need whole curves, and rows that are independent."""
-    if np.count_nonzero(sample.event) >= MANY_EVENTS:
+    if np.count_nonzero(sample.rows.event) >= MANY_EVENTS:
         return "the normal law of such sums"
-    if sample.clusters is not None:
+    if sample.rows.clusters is not None:
         return "random signs of whole clusters"
-    unknown = sample.weights is not None or sample.lower is not None
-    if unknown or sample.predictions.survival is None or not has_cdf:
+    unknown = sample.rows.weights is not None or sample.rows.lower is not None
+    if unknown or sample.rows.survival is None or not has_cdf:
         return "random signs of the rows"
     return "draws from the model's own curves"
 
@@ -262,13 +262,13 @@ def _range(measured: Measurements, unit: str) -> str:
 
 
 def _weights(sample: Sample, names: set[str]) -> Iterator[str]:
-    if sample.weights is not None:
+    if sample.rows.weights is not None:
         yield (
             "All values are weighted by the rows' sampling weights; pseudo-values are those of the infinitesimal "
             "jackknife, and errors, floors and tests are design-based, from the squares of weight times residual of "
-            f"each row (effectively {sample.weights.sum():,.0f} rows)."
+            f"each row (effectively {sample.rows.weights.sum():,.0f} rows)."
         )
-    if sample.training_time is not None and names & {"uno", "auc", "brier"}:
+    if sample.rows.censoring is not None and names & {"uno", "auc", "brier"}:
         yield "Weights for censoring come from the Kaplan-Meier curve of the censoring in the training rows."
 
 
@@ -303,14 +303,14 @@ def _landmarks(sample: Sample, unit: str, cite: _Cited) -> Iterator[str]:
 def _intervals(
     level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str], sample: Sample
 ) -> Iterator[str]:
-    together = sample.clusters
+    together = sample.rows.clusters
     analytic = [value.analytic for value in VALUES.values() if value.analytic and value.metric in names]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"
         if together is not None:
             what += f", in which whole clusters were drawn ({together.count:,} in all),"
-        if sample.weights is not None:
+        if sample.rows.weights is not None:
             what += " with their weights"
         yield (
             f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of {what} without refitting "
@@ -320,113 +320,3 @@ def _intervals(
             yield "What the resamples differ by was scaled to all rows by the square root of the numbers of rows."
     elif analytic:
         yield f"Intervals ({100 * level:g} %) are analytic, for {listed(analytic)} only."
-
-
-# --- Which items of TRIPOD+AI a report answers.
-# TRIPOD+AI is a guideline for reports of prediction models (Collins and others, BMJ 2024;385:e078378). Its items are
-# named here by number, in our own words; only those that the evaluation of a given model can speak to are listed.
-
-
-_CAPTION = "Items of TRIPOD+AI (BMJ 2024;385:e078378) that concern the evaluation of a model"
-
-
-def checklist(result: AuditResult) -> Checklist:
-    """Return the items with what this result says of each."""
-    return Checklist(_CAPTION, (*_methods(result), *_results(result), *_left(result)))
-
-
-def _item(number: str, asks: str, answered: bool | None, where: str) -> ChecklistItem:
-    """Write one item; None is "in part"."""
-    return ChecklistItem(number, asks, "in part" if answered is None else "yes" if answered else "no", where)
-
-
-def _methods(result: AuditResult) -> tuple[ChecklistItem, ...]:
-    groups = bool(result.groups)
-    curves = bool(result.measured.calibration)
-    full = curves and bool(result.measured.decision)
-    return (
-        _item("8a", "The outcome and the time over which it is predicted", None, "Horizons; say what the event is."),
-        _item("10", "Whether there are enough rows and events", None, "Data: events and what they allow."),
-        _item(
-            "12e",
-            "Every measure and picture of performance: discrimination, calibration, usefulness",
-            True if full else None,
-            "Methods; one section for each question.",
-        ),
-        _item(
-            "12g",
-            "How the predictions were obtained",
-            True if result.reading else None,
-            "Methods: how curves are read.",
-        ),
-        _item(
-            "14",
-            "What was done to see whether the model is fair",
-            None if groups or result.measured.for_whom is not None else False,
-            _fairness(result),
-        ),
-        _item(
-            "15",
-            "What the model gives out, and how thresholds were chosen",
-            None,
-            "Risks by horizon, and usefulness over a range of thresholds; say which one you would use.",
-        ),
-    )
-
-
-def _fairness(result: AuditResult) -> str:
-    if result.groups:
-        return "Groups: calibration within each."
-    if result.measured.for_whom is not None:
-        return "For whom: calibration given the covariates; name the groups that matter (groups=, --by)."
-    return "No groups were given: name them (groups=, --by)."
-
-
-def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:
-    intervals = any(not math.isnan(value.lower) for value in result.values)
-    groups = bool(result.groups)
-    follow_up = not math.isnan(result.data.median_follow_up)
-    return (
-        _item(
-            "20a",
-            "How many took part, how many had the event, for how long they were followed",
-            True if follow_up else None,
-            "Data: rows, events, follow-up." if follow_up else "Data: rows and events; the median is not reached.",
-        ),
-        _item("21", "Rows and events behind each analysis", True, "Data, and the groups."),
-        _item(
-            "23a",
-            "Performance with intervals, for important groups too",
-            True if intervals and groups else None if intervals or groups else False,
-            "All numbers"
-            + ("" if intervals else ", without intervals")
-            + ("." if groups else "; no groups were given."),
-        ),
-        _item(
-            "23b",
-            "Whether performance differs between sites or other clusters",
-            True if result.sites else None if groups else False,
-            "Sites: each of them, how much they differ, what a new one may show."
-            if result.sites
-            else "Name the site (sites=, --site)." + (" Groups: calibration within each." if groups else ""),
-        ),
-    )
-
-
-def _left(result: AuditResult) -> tuple[ChecklistItem, ...]:
-    """Items that only the authors can answer, in one line."""
-    where = "For you to write."
-    return (
-        _item("5–7", "Where the data come from, who could take part, how data were prepared", False, where),
-        _item("9, 11", "Predictors and how they were measured; missing values", False, where),
-        _item(
-            "16, 20c",
-            "How these rows differ from those the model was trained on",
-            None if result.data.compared_with_training else False,
-            "Data: the differences found, if any; say where both come from."
-            if result.data.compared_with_training
-            else "Give the training rows (training=, in xcal audit --training).",
-        ),
-        _item("24", "Results of any update of the model, such as recalibration", False, where),
-        _item("25–27", "Interpretation, limitations, and how the model would be used", False, where),
-    )

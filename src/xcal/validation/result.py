@@ -3,38 +3,19 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xcal._checks import MIN_CELL
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
 from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
+from xcal.metrics.spec import Key, Skipped
+from xcal.validation.study import Study
+from xcal.validation.table_one import TableOne
 
-AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something that was not computed, and why.
-
-    Attributes
-    ----------
-    what : str
-        Name of a metric; "horizon" for everything of one horizon, "group" for a whole group.
-    why : str
-        The reason, in words.
-    horizon, group
-        Where; None for all.
-    interval : bool
-        Whether the value is there and only its interval is missing.
-    """
-
-    what: str
-    why: str
-    horizon: float | None = None
-    group: str | None = None
-    interval: bool = False
+if TYPE_CHECKING:
+    from xcal.validation.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -51,6 +32,11 @@ class AuditValue:
     value: float
     lower: float
     upper: float
+
+    @property
+    def key(self) -> Key:
+        """Which number it is."""
+        return Key(self.metric, self.horizon, self.group)
 
 
 @dataclass(frozen=True)
@@ -160,6 +146,18 @@ class ForWhom:
 
 
 @dataclass(frozen=True)
+class Update:
+    """Values at one horizon after an update of the model, each row's risk by a fit to other rows.
+
+    `how` is "large" (an intercept on the log-odds), "slope" (intercept and slope) or "map" (a map of F).
+    """
+
+    how: str
+    horizon: float
+    values: tuple[AuditValue, ...]
+
+
+@dataclass(frozen=True)
 class AtLandmark:
     """Rows that have come to a landmark; what was measured of them stands among the groups, under `name`."""
 
@@ -181,8 +179,8 @@ class Measurements:
     pp: PPCurve | None
     over_time: OverTime
     skipped: tuple[Skipped, ...]
-    # (metric, horizon, group) to its value in every resample, for paired differences between models; not exported.
-    draws: Mapping[AuditKey, Vector] = field(default_factory=dict)
+    # The value in every resample, for paired differences between models; not exported.
+    draws: Mapping[Key, Vector] = field(default_factory=dict)
     for_whom: ForWhom | None = None  # where there are covariates
     parts: tuple[PartFound, ...] = ()  # of covariates, where a test shows that the risks are off
     ibs_range: tuple[float, float] | None = None  # first and last time of the integrated Brier score
@@ -194,6 +192,7 @@ class Measurements:
     sites: tuple[str, ...] = ()  # the groups that are sites, small ones put together among them
     small_sites: str = ""  # the group of these
     landmarks: tuple[AtLandmark, ...] = ()
+    updates: tuple[Update, ...] = ()  # what an update of the model would change
 
 
 @dataclass(frozen=True)
@@ -291,6 +290,10 @@ class AuditResult:
         Rows of the random part that was resampled, with intervals scaled to all rows; None if all rows were.
     min_cell : int
         Rows below which a cell was merged or its count not told; 0 or 1 if all were shown.
+    table_one : TableOne or None
+        What the rows are like, beside the training rows where these were given.
+    study : Study or None
+        What the authors say of their study.
     """
 
     model: str
@@ -309,6 +312,8 @@ class AuditResult:
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
     landmarks: tuple[str, ...] = ()
+    table_one: TableOne | None = None
+    study: Study | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -325,8 +330,9 @@ class AuditResult:
 
     def value(self, metric: str, *, horizon: float | None = None, group: str | None = None) -> AuditValue:
         """Return one value by its name, horizon and group."""
+        asked = Key(metric, horizon, group)
         for value in self.values:
-            if (value.metric, value.horizon, value.group) == (metric, horizon, group):
+            if value.key == asked:
                 return value
         raise KeyError(self._what_there_is(metric, horizon, group))
 
@@ -336,6 +342,15 @@ class AuditResult:
         if not there:
             return f"{asked}; there are {', '.join(dict.fromkeys(value.metric for value in self.values))}"
         return f"{asked}; its horizons and groups are {', '.join(f'({h}, {g})' for h, g in there[:8])}"
+
+    def precision(self, **widths: float) -> "tuple[Precision, ...]":
+        """Return how precisely O/E, slope, AUC and ICI are estimated, and how many events would be enough.
+
+        Enough for intervals as wide as ``oe=0.2, slope=0.4, auc=0.1, ici=0.05``, or as is said here.
+        """
+        from xcal.validation.precision import precision
+
+        return precision(self, widths)
 
     def to_frame(self) -> Any:
         """One line per number as a pandas DataFrame: metric, horizon, group, value, lower, upper."""
@@ -361,6 +376,15 @@ class AuditResult:
         from xcal.validation.page import report_page
 
         return write_page(report_page(self), path)
+
+    def export(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write what a paper needs, and return the files: report, JSON, numbers, methods, tables, pictures.
+
+        Tables are a .docx file (needs ``xcal[docx]``), pictures SVG and PNG with 300 dots per inch.
+        """
+        from xcal.validation.export import export
+
+        return export(self, folder)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -1,138 +1,230 @@
-"""The rows of an audit: what `audit` takes, checked once, and what was asked about them."""
+"""The rows of an audit: outcomes with what a model says of them, read at their observed times and at horizons."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import (
-    MANY,
-    MIN_CELL,
-    BoolArray,
-    FloatArray,
-    as_count,
-    as_floats,
-    as_numpy,
-    as_row,
-    as_weights,
-    check_rows,
-    effective_units,
-    fail,
-    first_row,
-    is_missing,
-)
-from xcal.calibration.bins import Clusters, as_clusters
+from xcal._checks import MIN_CELL, BoolArray, FloatArray, as_row, effective_units, fail
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.calibration.bins import Clusters
+from xcal.calibration.dcalibration import are_coarse, unit_starts, within_interval
+from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.subgroups import Column
-from xcal.data import surv
-from xcal.data.features import column_kind, follows_time, tells_event
-from xcal.data.surv import Outcome
-from xcal.data.survival import SurvivalData, check_nothing_beside
-from xcal.interop.predictions import ModelPredictions
-from xcal.metrics.inputs import Vector, rounded_time
+from xcal.data.surv import Outcome, clock
+from xcal.interop import ModelPredictions, read_model
+from xcal.interop import Rows as AskedRows
+from xcal.interop.predictions import check_predictions
+from xcal.interop.reading import is_plain, read_cdf, read_curves, read_risk
+from xcal.metrics.curves import Interpolation, at_own_time, at_point, restricted_mean
+from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.rows import NO_CDF, Rows, since
+from xcal.metrics.spec import Skipped
+from xcal.validation.arguments import (
+    LANDMARK,
+    NO_COVARIATES,
+    Censoring,
+    Labels,
+    LastSeen,
+    check_covered,
+    check_entered,
+    default_horizons,
+    read_horizons,
+    supported_until,
+)
 
-# --- The rows of an audit: outcomes, predictions, and what was asked about them.
+# Times of survival curves from which F is read off between them.
+FEWEST_POINTS = 10
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
-Labels = npt.NDArray[np.str_]
-LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
-Censoring = Literal["auto", "independent", "covariates"]
+# Parts of its last interval during which a censored row may have been seen, by the option `last_seen` of `audit`.
+_SEEN = {"exact": (1.0,), "end": (1.0,), "middle": (0.5,), "unknown": (1.0, 0.5)}
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Checked rows of an audit.
+    """Checked rows of an audit, and what is asked about them; what there is of each row is in the order of `rows`."""
 
-    Attributes
-    ----------
-    time, event : arrays of shape (n,)
-        Outcomes.
-    predictions : ModelPredictions
-        Of the same rows.
-    horizons : array of shape (h,)
-        Increasing times at which the values of one time are computed, all within the follow-up.
-    thresholds : array of shape (k,)
-        Risks at which somebody might act, for the decision curve; increasing, in (0, 1).
-    groups : mapping of str to labels of shape (n,)
-        For each variable, such as "sex", the group of each row.
-    training_time, training_event : arrays, optional
-        Outcomes of the rows the model was trained on, where the censoring curve is theirs.
-    covariates : tuple of Column
-        What calibration is asked about given the covariates ("for whom?"); empty for nothing.
-    left_out : tuple of (str, str)
-        Covariates that cannot be used, each with the reason.
-    no_covariates : str
-        Why there are no covariates; "" if there are.
-    clusters : Clusters, optional
-        Rows that depend on each other, such as those of one patient; None if all rows are independent.
-    weights : array of shape (n,), optional
-        Sampling weights of the rows in effective units (`xcal._checks.effective_units`); None if all are equal.
-    last_seen, censoring : str
-        How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
-    min_cell : int
-        Rows of a cell that is shown (`xcal.metrics.inputs`).
-    site, small_sites : str
-        Which of the groups are sites, over which values are averaged, and the label of those that are not, as they have
-        too few events to be judged alone; "" if there are none.
-    not_judged : tuple of float
-        Times for which risks were predicted, and that too few rows have reached to be horizons unless asked for.
-    entry : array of shape (n,), optional
-        Time from which each row was under observation; None if all were from 0 on.
-    landmarks : tuple of Landmark
-        Times that some rows have come to, with these rows from there on.
-    lower : array of shape (n,), optional
-        Of events that lie in intervals, the lower end, where `time` is the upper one; None if all times are known.
+    rows: Rows
+    predictions: ModelPredictions  # as they were read, in the order of the rows that were given
+    horizons: Vector  # increasing times at which the values of one time are computed, all within the follow-up
+    thresholds: Vector  # risks at which somebody might act, for the decision curve
+    groups: Mapping[str, Labels]  # for each variable, such as "sex", the group of each row
+    covariates: tuple[Column, ...]  # what calibration is asked about given the covariates ("for whom?")
+    left_out: tuple[tuple[str, str], ...]  # covariates that cannot be used, each with the reason
+    no_covariates: str  # why there are no covariates; "" if there are
+    last_seen: LastSeen  # how coarse times are treated, and censoring that depends on covariates; see `xcal.audit`
+    censoring: Censoring
+    unreached: tuple[Skipped, ...]  # horizons that the predictions do not reach
+    not_judged: tuple[float, ...]  # times with predicted risks that too few rows reach to be horizons unless asked for
+    site: str  # which of the groups are sites, over which values are averaged
+    small_sites: str  # the label of those that have too few events to be judged alone; "" if there are none
+    landmarks: tuple["Landmark", ...]  # times that some rows have come to, with these rows from there on
+
+
+def sample_of(
+    outcome: Outcome,
+    predictions: ModelPredictions,
+    horizons: Vector,
+    *,
+    thresholds: Vector | tuple[float, ...] = (),
+    groups: Mapping[str, Labels] | None = None,
+    training: Outcome | None = None,
+    covariates: tuple[Column, ...] = (),
+    left_out: tuple[tuple[str, str], ...] = (),
+    no_covariates: str = NO_COVARIATES,
+    clusters: Clusters | None = None,
+    weights: Vector | None = None,
+    last_seen: LastSeen = "auto",
+    censoring: Censoring = "auto",
+    min_cell: int = MIN_CELL,
+    not_judged: tuple[float, ...] = (),
+    site: str = "",
+    small_sites: str = "",
+    landmarks: tuple["Landmark", ...] = (),
+) -> Sample:
+    """Return checked rows in the order of their times, with the predictions read; see `Sample`.
+
+    `training` are the outcomes of the rows that the model was trained on, where the censoring curve is theirs.
+    `weights` are in effective units, None if all are equal, and `clusters` None if all rows are independent.
     """
+    p, order = predictions, outcome.order()
+    own = outcome.take(order)
+    survival = None if p.survival is None else p.survival[order]
+    at_entry = None if p.cdf_entry is None else p.cdf_entry[order]
+    risk, unreached = _risks(p, horizons, survival, order, own.entry, at_entry)
+    seen, cdfs, cdf_event = _observed_cdf(p, last_seen, survival, order, own)
+    if at_entry is not None:  # later on F is no smaller, but for rounding
+        at_entry = np.minimum.reduce([at_entry, *cdfs])
+    score: Vector | None = None  # by which the model itself orders rows; of one that does not, by its curves or risks
+    if p.risk_score is not None:
+        score = -p.risk_score[order].astype(np.float64, copy=False)
+    elif survival is not None and p.times is not None:
+        score = restricted_mean(survival, p.times, p.interpolation).astype(np.float64, copy=False)
+    elif p.risk is not None:
+        score = -p.risk[order].astype(np.float64, copy=False)
+    no_cdf = NO_CDF
+    if not cdfs and p.times is not None:
+        no_cdf = f"{NO_CDF}, which curves at {p.times.size} times do not tell; give it by cdf="
+    rows = Rows(
+        order=order,
+        outcome=own,
+        risk=risk,
+        cdf_event=cdf_event,
+        cdfs=cdfs,
+        survival=survival,
+        times=p.times,
+        interpolation=p.interpolation,
+        score=score,
+        nll=None if p.nll is None else p.nll[order].astype(np.float64, copy=False),
+        cdf_entry=at_entry,
+        cdf_lower=None if p.cdf_lower is None else np.minimum(p.cdf_lower[order], cdfs[0]),
+        seen=seen,
+        censoring=None if training is None else fit_kaplan_meier(training.time, training.event, "censoring"),
+        clusters=None if clusters is None else clusters.of_rows(order),
+        weights=None if weights is None else weights[order],
+        min_cell=min_cell,
+        no_cdf=no_cdf,
+    )
+    return Sample(
+        rows=rows,
+        predictions=predictions,
+        horizons=horizons,
+        thresholds=np.asarray(thresholds, dtype=np.float64),
+        groups={variable: labels[order] for variable, labels in (groups or {}).items()},
+        covariates=tuple(column.take(order) for column in covariates),
+        left_out=left_out,
+        no_covariates=no_covariates,
+        last_seen=last_seen,
+        censoring=censoring,
+        unreached=unreached,
+        not_judged=not_judged,
+        site=site,
+        small_sites=small_sites,
+        landmarks=landmarks,
+    )
 
-    time: FloatArray
-    event: BoolArray
-    predictions: ModelPredictions
-    horizons: Vector
-    thresholds: Vector
-    groups: Mapping[str, Labels] = field(default_factory=dict)
-    training_time: FloatArray | None = None
-    training_event: BoolArray | None = None
-    covariates: tuple[Column, ...] = ()
-    left_out: tuple[tuple[str, str], ...] = ()
-    no_covariates: str = "no covariates were given"
-    clusters: Clusters | None = None
-    weights: Vector | None = None
-    last_seen: LastSeen = "auto"
-    censoring: Censoring = "auto"
-    min_cell: int = MIN_CELL
-    not_judged: tuple[float, ...] = ()
-    site: str = ""
-    small_sites: str = ""
-    entry: FloatArray | None = None
-    landmarks: tuple["Landmark", ...] = ()
-    lower: FloatArray | None = None
 
-    @property
-    def outcome(self) -> Outcome:
-        """Times, events, times of entry and lower ends of intervals."""
-        return Outcome(self.time, self.event, entry=self.entry, lower=self.lower)
+def _risks(
+    p: ModelPredictions,
+    horizons: Vector,
+    survival: FloatArray | None,
+    order: Integers,
+    entry: FloatArray | None,
+    at_entry: FloatArray | None,
+) -> tuple[dict[float, Vector], tuple[Skipped, ...]]:
+    """Return the risks at every horizon that the predictions reach, and the others with the reason."""
+    risk, skipped = {}, []
+    for horizon in map(float, horizons):
+        if survival is not None and p.times is not None:
+            if horizon > p.times[-1]:
+                skipped.append(Skipped("horizon", f"the model's curves end at {p.times[-1]:g}", horizon=horizon))
+                continue
+            # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
+            risk[horizon] = np.clip(1 - at_point(survival, p.times, horizon, p.interpolation), 0.0, 1.0)
+            if entry is not None and at_entry is not None:
+                risk[horizon] = np.where(entry < horizon, since(risk[horizon], at_entry), 0.0)
+        elif p.risk is not None and p.risk_horizon == horizon:
+            risk[horizon] = p.risk[order].astype(np.float64, copy=False)
+        else:
+            given = "F at the observed times" if p.risk is None else f"risks at {p.risk_horizon:g}"
+            skipped.append(Skipped("horizon", f"the predictions are {given} only", horizon=horizon))
+    return risk, tuple(skipped)
 
-    def later(
-        self, outcome: Outcome, predictions: ModelPredictions, members: BoolArray, training: Outcome | None
-    ) -> "Sample":
-        """Return some of the rows with what happened to them from a landmark on, and what was predicted from there."""
-        return replace(
-            self,
-            time=outcome.time,
-            event=outcome.event,
-            entry=outcome.entry,
-            predictions=predictions,
-            groups={},
-            site="",
-            small_sites="",
-            not_judged=(),
-            training_time=None if training is None else training.time,
-            training_event=None if training is None else training.event,
-            covariates=tuple(column.take(members) for column in self.covariates),
-            clusters=None if self.clusters is None else self.clusters.of_rows(members),
-            weights=None if self.weights is None else effective_units(self.weights[members]),
-        )
+
+def _observed_cdf(
+    p: ModelPredictions, last_seen: LastSeen, survival: FloatArray | None, order: Integers, own: Outcome
+) -> tuple[tuple[float, ...], tuple[FloatArray, ...], BoolArray]:
+    """Return how long censored rows may have been seen in their last interval, F for each of these, and the events.
+
+    Of a row past the end of the curves, they say that it outlasted their end: F is the one of the end, and the row
+    counts as censored. Where times are coarse, an event's F is drawn evenly from the interval that its time stands for.
+    """
+    time, event, seen = own.time, own.event, _parts_seen(last_seen, own)
+    if p.cdf is None and survival is None:
+        return seen, (), event
+    if p.cdf is None and p.library == "none" and p.times is not None and few_points(p.times, time):
+        return seen, (), event
+    past = np.full(time.size, False) if p.times is None else time > p.times[-1]
+
+    def at(t: FloatArray) -> Vector:
+        assert survival is not None
+        assert p.times is not None
+        return np.clip(1 - at_own_time(survival, p.times, t, p.interpolation), 0.0, 1.0)
+
+    cdf = at(time) if p.cdf is None else p.cdf[order] if survival is None else np.where(past, at(time), p.cdf[order])
+    # Of an event that may have come before the end of the curves, all of it did as far as they say.
+    begun = past if own.lower is None or p.times is None else past & (own.lower >= p.times[-1])
+    happened = event & ~begun
+    if survival is None or (seen == (1.0,) and last_seen != "end"):
+        return seen, (cdf,), happened
+    # F at the start of the interval, which a curve read between its times must not put above that at its end.
+    start = np.minimum(at(unit_starts(time)), cdf)
+    if p.cdf_entry is not None:
+        start = np.maximum(start, np.minimum(p.cdf_entry[order], cdf))
+    drawn = within_interval(cdf, start, happened, seed=0)
+    middle = -np.expm1((np.log1p(-np.minimum(start, _BELOW_ONE)) + np.log1p(-np.minimum(cdf, _BELOW_ONE))) / 2)
+    middle = np.clip(middle, start, cdf)
+    versions = {1.0: drawn, 0.5: np.where(happened | past, drawn, middle)}
+    return seen, tuple(versions[part] for part in seen), happened
+
+
+def _parts_seen(last_seen: LastSeen, own: Outcome) -> tuple[float, ...]:
+    """Return the part of its last interval during which a censored row was observed, or may have been."""
+    if own.lower is not None:
+        return (1.0,)
+    if last_seen in _SEEN:
+        return _SEEN[last_seen]
+    return (1.0, 0.5) if are_coarse(own.time, own.event) else (1.0,)
+
+
+def few_points(times: Vector, time: FloatArray) -> bool:
+    """Return whether plain curves have so few points that F between them is anybody's guess.
+
+    Not where every observed time is one of theirs, or past the last of them. A model says itself what lies between.
+    """
+    return times.size < FEWEST_POINTS and not np.isin(time[time <= times[-1]], times).all()
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,429 +233,238 @@ class Landmark:
 
     Times, horizons and predictions count from the landmark. Rows that came under observation after it are among them,
     from their entry on.
-
-    Attributes
-    ----------
-    at : float
-        The landmark.
-    sample : Sample or None
-        The rows; None where nothing can be said of them.
-    why : str
-        The reason, there.
-    members : bool array
-        Which of all rows they are.
     """
 
     at: float
-    sample: Sample | None
-    why: str
-    members: BoolArray
+    sample: Sample | None  # None where nothing can be said of them
+    why: str = ""  # the reason, there
 
     @property
     def name(self) -> str:
         """Name under which its values stand among those of groups."""
-        return f"{LANDMARK} = {self.at:g}"
+        return group_name(LANDMARK, f"{self.at:g}")
 
 
-# --- What `audit` takes, checked once: outcomes, groups, thresholds, training rows.
+def group_name(variable: str, label: str) -> str:
+    """Return the name of a group, "variable = label": no two have the same, as the first such sign parts them.
 
-
-# Groups of a variable: more values than these are no groups.
-MOST_NUMERIC_GROUPS, MOST_GROUPS, MOST_SITES = 10, 30, 1000
-
-# A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
-MIN_EVENTS = 10
-
-# How sites with fewer events are called, which are judged as one; and a landmark, among the groups.
-TOGETHER, LANDMARK = "small sites together", "landmark"
-
-# Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
-RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
-
-# Rows of the random part that is resampled where all of them would take longer: as noisy as all, up to a known factor.
-PART_OF_ROWS = 10_000
-
-
-def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
-    """Read times, events, entries and intervals from `Surv`, a structured array, a data frame, or (time, event).
-
-    `X` and `beside` are what else is known of the same rows, as in `xcal.data.surv.read_outcome`.
+    Examples
+    --------
+    >>> group_name("sex", "f"), group_name("a", "b = c"), group_name("a = b", "c")
+    ('sex = f', 'a = b = c', "'a = b' = c")
     """
-    if y is None:
-        fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
-    if isinstance(y, SurvivalData):
-        check_rows({"X": X, **(beside or {})})
-        found = y.outcome.limited(name, entry=True, intervals=True, causes=True)
-    else:
-        found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True)
-    if found.n < 2:
-        fail(name, "at least 2 rows", f"{found.n}")
-    if not found.event.any():
-        fail(name, "at least one event", f"{found.n} censored rows")
-    times, events = np.array(found.time, dtype=np.float64), np.array(found.event)
-    return Outcome(times, events, entry=found.entry, lower=found.lower)
+    plain = " = " not in variable and not variable.startswith(("'", '"'))
+    return f"{variable if plain else repr(variable)} = {label}"
 
 
-def of_rows(**given: Any) -> dict[str, Any]:
-    """Return all that has a value for every row, by its argument: columns of a mapping one by one, curves by row."""
-    found: dict[str, Any] = {}
-    for name, values in given.items():
-        if isinstance(values, Mapping):
-            found |= {f"{name}[{str(key)!r}]": column for key, column in values.items()}
-        else:
-            found[name] = values
-        columns = getattr(values, "columns", None)
-        # Curves may stand in columns, one for each row: named by the rows, or counted.
-        if name in ("model", "survival") and hasattr(columns, "equals") and type(columns).__name__ != "RangeIndex":
-            found[f"columns of {name}"] = SimpleNamespace(index=columns)
-    return found
+# --- Predictions of rows, and of those who have come to a landmark.
 
 
-def read_training(training: Any) -> tuple[Any, Outcome | None]:
-    """Features, if they were given, and outcomes of the training rows: ``y``, ``(X, y)`` or `SurvivalData`."""
-    if training is None:
-        return None, None
-    if isinstance(training, SurvivalData):
-        return training.x, read_outcome(training, name="training")
-    pair = isinstance(training, tuple) and len(training) == 2
-    if pair and np.ndim(training[0]) == 2:
-        return training[0], read_outcome(training[1], name="training y", X=training[0])
-    return None, read_outcome(training, name="training")
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where predictions come from: a model, or what was given in its place."""
+
+    model: Any
+    X: Any
+    outcome: Outcome
+    survival: Any
+    cdf: Any
+    risk: Any
+    times: Any
+    interpolation: Interpolation | None
+
+    @property
+    def knows_every_time(self) -> bool:
+        """Whether F can be asked for at any time of each row, and need not be read off curves."""
+        return self.survival is None and self.model is not None and not is_plain(self.model)
+
+    def curves(self, at: Vector) -> ModelPredictions:
+        """Read curves that are exact at some times."""
+        time, event, times = self.outcome.time, self.outcome.event, self.times
+        if self.survival is None:
+            if self.interpolation is not None:
+                expected = "None for a model, which says itself how its curves are read"
+                fail("interpolation", expected, self.interpolation)
+            return read_model(self.model, self.X, time=time, event=event, times=times, horizons=at)
+        rows = AskedRows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
+        found = read_curves(self.survival, rows, times=times, interpolation=self.interpolation)
+        if self.cdf is not None:
+            exact = f"F at the observed times is as given, not read off the curves at {size_of(found)} times."
+            found = replace(found, cdf=read_cdf(self.cdf, rows).cdf, reading=(*found.reading, exact))
+        return check_predictions(found, rows.n)
+
+    def cdf_at(self, found: ModelPredictions, t: Vector) -> Vector:
+        """Return F of each row at a time of its own: asked of the model if it knows every time, or off its curves."""
+        exact = None
+        if found.cdf is not None and self.knows_every_time:
+            # No more of its curves is asked for than one column.
+            asked: dict[str, Any] = {"time": t, "event": np.zeros(t.size), "times": [max(float(t.max()), _FIRST)]}
+            exact = read_model(self.model, self.X, **asked).cdf
+        if exact is None:
+            assert found.survival is not None
+            assert found.times is not None
+            exact = 1 - at_own_time(found.survival, found.times, t, found.interpolation)
+        return np.asarray(np.clip(exact, 0.0, 1.0))
 
 
-def read_thresholds(thresholds: Any) -> Vector:
-    """Risks at which somebody might act: increasing, between 0 and 1; by default every per cent."""
-    if thresholds is None:
-        return np.arange(1, 100) / 100
-    found: Vector = as_floats("thresholds", as_row("thresholds", thresholds)).astype(np.float64)
-    bad = ~((found > 0) & (found < 1))
-    if bad.any():
-        fail("thresholds", "risks between 0 and 1", found[first_row(bad)], first_row(bad))
-    return np.unique(found)
+# A time at which curves are asked for that are not needed.
+_FIRST = float(np.finfo(np.float64).tiny)
 
 
-def read_resamples(n_bootstrap: Any, n: int) -> tuple[int, int | None]:
-    """Read the number of resamples, and of how many rows they are; None for all.
-
-    "auto" is 1,000 up to 10,000 rows, fewer up to 50,000, and beyond 200 of a random part of 10,000 rows. A number that
-    was asked for is of all rows.
-    """
-    if isinstance(n_bootstrap, str):
-        if n_bootstrap != "auto":
-            fail("n_bootstrap", "'auto' or a number of resamples", repr(n_bootstrap))
-        if RESAMPLED_ROWS // n < FEWEST_RESAMPLES:
-            return FEWEST_RESAMPLES, PART_OF_ROWS
-        return min(MOST_RESAMPLES, RESAMPLED_ROWS // n), None
-    return as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY), None
-
-
-def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
-    """Labels of the rows for each variable: names of columns of X, a mapping, a frame, or one array."""
-    if groups is None:
-        return {}
-    if isinstance(groups, str):
-        groups = [groups]
-    if isinstance(groups, Mapping):
-        found = dict(groups)
-    elif hasattr(groups, "columns"):
-        found = {str(column): groups[column] for column in groups.columns}
-    elif are_names(groups):
-        found = {name: column_of(X, name, "groups") for name in groups}
-    else:
-        found = {str(getattr(groups, "name", None) or "group"): groups}
-    return {str(name): _labels(str(name), values, n) for name, values in found.items()}
-
-
-def read_sites(sites: Any, X: Any, outcome: Outcome) -> tuple[str, str, dict[str, Labels]]:
-    """Return the name of the variable of sites, the label of small sites together, and the labels of the rows.
-
-    Sites with too few events to judge are put together under one label; "" if there are none.
-    """
-    if sites is None:
-        return "", "", {}
-    single = isinstance(sites, str)
-    values = column_of(X, sites, "sites") if single else sites
-    name = sites if single else str(getattr(sites, "name", None) or "site")
-    labels = _labels(name, values, outcome.n, where="sites", most=MOST_SITES)
-    if np.unique(labels).size < 2:
-        fail("sites", "two sites or more", f"{labels[0]} in every row")
-    found, of_row = np.unique(labels, return_inverse=True)
-    small = np.bincount(of_row, weights=outcome.event, minlength=found.size) < MIN_EVENTS
-    if np.count_nonzero(small) < 2:
-        return name, "", {name: labels}
-    together = f"{np.count_nonzero(small)} {TOGETHER}"
-    return name, together, {name: np.where(small[of_row], together, labels)}
-
-
-def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels]) -> Vector:
-    """Check times that rows have come to: increasing, and before the last event."""
-    if landmarks is None:
-        return np.empty(0)
-    found: Vector = as_floats("landmarks", as_row("landmarks", landmarks)).astype(np.float64)
-    bad = ~(np.isfinite(found) & (found >= 0))
-    if bad.any():
-        fail("landmarks", "finite times of zero or larger", found[first_row(bad)], first_row(bad))
+def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, Vector]:
+    """Read what is predicted about the rows, and choose or check the horizons."""
+    outcome, cdf, risk, survival = source.outcome, source.cdf, source.risk, source.survival
+    time, event = outcome.time, outcome.event
+    in_part: dict[str, Any] = {"the times of entry": outcome.entry, "both ends of intervals": outcome.lower}
+    for where, values in in_part.items():
+        if values is not None and survival is None and source.model is None:
+            name = "cdf" if risk is None else "risk"
+            fail(name, f"a model or survival curves, which tell F at {where}", f"{name} alone")
+    given = [value for value in (source.model, survival, risk) if value is not None]
+    if not given and cdf is not None:
+        given = [cdf]
+    elif cdf is not None and survival is None:
+        given.append(cdf)
+    if len(given) != 1:
+        got = "none" if not given else f"{len(given)} of them"
+        fail("model, survival, cdf, risk", "one of them, or survival with cdf", got)
+    asked = None if horizons is None else read_horizons(horizons, time)
+    rows = AskedRows(time, event)
+    if cdf is not None and survival is None:
+        if asked is not None:
+            fail("horizons", "None with cdf=, which says nothing about one time", horizons)
+        return check_predictions(read_cdf(cdf, rows), rows.n), np.empty(0)
+    if risk is not None:
+        if asked is None or asked.size != 1:
+            fail("horizons", "the one time at which risk= was predicted", horizons)
+        return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
+    at = default_horizons(time, event, entry=outcome.entry) if asked is None else asked
+    found = source.curves(at)
+    end = np.inf if found.times is None else float(found.times[-1])
+    if asked is None:
+        # A few points of a curve are where somebody wanted to know the risk.
+        points = None if survival is None else few_times(found)
+        at = default_horizons(time, event, end, points, outcome.entry)
+    check_covered(at, end)
+    for where, values in in_part.items():
+        if values is None:
+            continue
+        asked_of = np.concatenate([values[values > 0], *([] if found.cdf is not None else [time])])
+        if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
+            few = f"curves at {FEWEST_POINTS} times or more, or at all {where.removeprefix('the ')} and outcomes"
+            fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
     if outcome.lower is not None:
-        fail("landmarks", "None beside intervals: who had come so far without the event is not known", f"{found[0]:g}")
-    last = float(outcome.time[outcome.event].max())
-    if found.max() >= last:
-        fail("landmarks", f"times before the last event, at about {rounded_time(last):g}", f"{found.max():g}")
-    if LANDMARK in groups:
-        fail("groups", f"another name than {LANDMARK!r} beside landmarks", repr(LANDMARK))
-    return np.unique(found)
+        found = _between(found, outcome, source)
+    if outcome.entry is not None:
+        check_entered(at, outcome.entry)
+        found = given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64)))
+    return found, at
 
 
-def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:
-    """Read the cluster of each row, from a column of X or labels; None where every row is a cluster of its own."""
-    if clusters is None:
-        return None
-    labels = column_of(X, clusters, "clusters") if isinstance(clusters, str) else clusters
-    found = as_clusters(labels, n, reference="y")
-    return None if found.count == n else found
+def _between(found: ModelPredictions, outcome: Outcome, source: Source) -> ModelPredictions:
+    """Add F at the lower ends of intervals, and their likelihood, which needs a density for known times alone."""
+    assert outcome.lower is not None
+    upper = source.cdf_at(found, outcome.time.astype(np.float64)) if found.cdf is None else found.cdf
+    lower = np.minimum(source.cdf_at(found, outcome.lower.astype(np.float64)), upper)
+    inside = outcome.event & (outcome.lower < outcome.time)
+    with np.errstate(divide="ignore"):  # an event where the model puts no mass has an infinite loss
+        between = np.where(inside, -np.log(upper - lower), cumulative_hazard(upper))
+    exact, loss = outcome.event & ~inside, found.nll
+    if not exact.any():
+        loss = between
+    elif loss is not None:
+        loss = np.where(exact, loss, between)
+    given = "Of an event between two times the model says the difference of F there, which is also its likelihood."
+    return replace(found, cdf_lower=lower, nll=loss, reading=(*found.reading, given))
 
 
-def read_weights(weights: Any, X: Any, y: Any, n: int) -> Vector | None:
-    """Read the sampling weights of the rows, from a column of X, an array, or `SurvivalData`; None if all are equal."""
-    if isinstance(y, SurvivalData) and y.weights is not None:
-        check_nothing_beside({"weights": weights})
-        return effective_units(as_weights("weights", y.weights, n, reference="y"))
-    if weights is None:
-        return None
-    values = column_of(X, weights, "weights") if isinstance(weights, str) else weights
-    check_rows({"X": X, "weights": values})
-    return effective_units(as_weights("weights", values, n, reference="y"))
+def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) -> ModelPredictions:
+    """Add F at the times of entry, and the likelihood given entry."""
+    at_entry = np.where(entry > 0, at_entry, 0.0)
+    if found.cdf is not None:
+        at_entry = np.minimum(at_entry, found.cdf)  # equal but for rounding, where time and entry are close
+    loss = None if found.nll is None else found.nll - cumulative_hazard(at_entry)
+    given = "Rows count from their time of entry on: what is predicted for them is divided by S at their entry."
+    return replace(found, cdf_entry=at_entry, nll=loss, reading=(*found.reading, given))
 
 
-def are_names(given: Any, most: int = MOST_GROUPS) -> bool:
-    """Return whether names of columns were given, at most so many."""
-    few = isinstance(given, list | tuple) and 0 < len(given) <= most
-    return few and all(isinstance(name, str) for name in given)
+def landmark(
+    source: Source,
+    s: float,
+    predictions: ModelPredictions,
+    horizons: Vector,
+    training: Outcome | None,
+    of_rows: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    *,
+    chosen_horizons: bool,
+) -> Landmark:
+    """Return the rows that have come to a time, with what is predicted of them from there on.
 
-
-def column_of(X: Any, name: str, argument: str) -> Any:
-    """Return the column of X that an argument names."""
-    columns = getattr(X, "columns", None)
-    if columns is None:
-        fail(argument, "a mapping of names to labels, where X is no data frame", f"the name {name!r}")
-    if name not in list(columns):
-        shown = ", ".join(str(column) for column in list(columns)[:12])
-        fail(argument, f"names of columns of X ({shown})", repr(name))
-    return X[name]
-
-
-def _labels(name: str, values: Any, n: int, where: str = "", most: int | None = None) -> Labels:
-    """Labels as text; a missing one becomes the label "missing", which the result shows as a group.
-
-    Groups are at most 30, and numbers at most 10, unless there may be `most`.
+    `of_rows` is what else is known of all rows, and `asked` what is asked of any, by the arguments of `sample_of`.
+    Horizons that were chosen for all rows are those of the landmark as far as enough rows are under observation.
     """
-    import pandas as pd
-
-    where = where or f"groups[{name!r}]"
-    listed = as_numpy(where, values) if hasattr(values, "detach") else values
-    try:
-        array = np.asarray(listed) if not hasattr(listed, "to_numpy") else listed.to_numpy()
-    except ValueError:
-        fail(where, f"{n} labels, one per row", "rows of different lengths")
-    if array.ndim != 1 or array.dtype.names:
-        fail(where, "a one-dimensional array, one label per row", f"{array.dtype} of shape {array.shape}")
-    series = pd.Series(array)
-    if series.size != n:
-        fail(where, f"{n} labels, one per row", f"{series.size}")
-    kinds = series.dropna().unique()
-    numeric = series.dtype.kind in "iuf"
-    if most is None and numeric and len(kinds) > MOST_NUMERIC_GROUPS:
-        advice = f"cut it first: pandas.cut(X[{name!r}], 4), or a column of groups in the file"
-        fail(where, f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
-    if len(kinds) > (most or MOST_GROUPS):
-        fail(where, f"at most {most or MOST_GROUPS} groups", f"{len(kinds)} different labels")
-    return np.asarray([_text(value) for value in series], dtype=np.str_)
-
-
-def _text(value: Any) -> str:
-    if is_missing(value):
-        return "missing"
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
-
-
-def check_text(name: str, value: Any) -> None:
-    """Check that what is printed as it is, is text."""
-    if not isinstance(value, str):
-        fail(name, "text", repr(value))
-
-
-# --- The covariates of an audit: which columns can be asked "for whom?", and why the others cannot.
-
-
-# The size of the test was measured up to so many columns.
-MOST_COLUMNS = 50
-
-# With fewer rows a subgroup of one half has hardly the 30 rows that the search asks for.
-FEWEST_ROWS = 100
-
-# Share of missing numbers up to which the median stands for them: right for every row means right for these rows, too.
-# Of a column that is mostly empty, such as the day of a relapse, the gaps themselves are often known only later.
-MOST_MISSING = 0.2
-NO_COVARIATES = "no covariates were given: covariates= takes a table of them"
-Reasons = tuple[tuple[str, str], ...]
+    if source.model is None and source.survival is None:
+        fail("landmarks", "None with risks or F alone, which say nothing of other times", f"{s:g}")
+    members = source.outcome.time > s
+    later, found = source.outcome.after(s, members), predictions.take(members)
+    if s > 0:
+        found = source.curves(np.array([s + h for h in horizons]))
+        assert found.survival is not None
+        assert found.times is not None
+        if s >= found.times[-1]:
+            return Landmark(s, None, f"the model's curves end at {found.times[-1]:g}")
+        if found.library == "none" and few_points(found.times, np.array([s])):
+            few = f"one of the times of the curves, or curves at {FEWEST_POINTS} times or more"
+            fail("landmarks", f"{few}: S is read off them there", f"{s:g}")
+        reached = source.cdf_at(found, np.full(members.size, s))
+        late = np.zeros(members.size)
+        if later.entry is not None and source.outcome.entry is not None:
+            late = since(source.cdf_at(found, source.outcome.entry.astype(np.float64)), reached)
+        found = _from_there(found, s, reached).take(members)
+        if later.entry is not None:
+            found = given_entry(found, later.entry, late[members])
+    known = None if training is None else training.after(s, training.time > s)
+    supported = np.full(horizons.size, True)
+    if chosen_horizons:
+        supported = horizons <= supported_until(later.time, later.event, later.entry)
+    weights, clusters = of_rows["weights"], of_rows["clusters"]
+    own = sample_of(
+        later,
+        found,
+        horizons[supported],
+        training=known,
+        not_judged=tuple(horizons[~supported]),
+        covariates=tuple(column.take(members) for column in of_rows["covariates"]),
+        clusters=None if clusters is None else clusters.of_rows(members),
+        weights=None if weights is None else effective_units(weights[members]),
+        **asked,
+    )
+    return Landmark(s, own)
 
 
-def read_covariates(
-    covariates: Any, X: Any, outcome: Outcome, risk: FloatArray | None = None
-) -> tuple[tuple[Column, ...], Reasons, str]:
-    """Read the columns that calibration is asked about: those given, or those of X.
-
-    Of too many columns of X those that go most with the predicted `risk`, shape (n,), are taken, where it is known.
-
-    Returns
-    -------
-    columns : tuple of Column
-        Empty if there are none.
-    left_out : tuple of (name, reason)
-        Columns that cannot be used.
-    reason : str
-        Why there are no columns; "" if there are.
-    """
-    n, given = outcome.n, covariates is not None
-    if given and are_names(covariates, MOST_COLUMNS):
-        named: Mapping[str, Any] | None = {name: column_of(X, name, "covariates") for name in covariates}
-    else:
-        named = _named(covariates if given else X)
-    if named is None:
-        if given:
-            expected = "a table, a mapping of names to values, or names of columns of X"
-            fail("covariates", expected, type(covariates).__name__)
-        return (), (), NO_COVARIATES if X is None else "X is no table with one column per covariate"
-    for name, values in named.items():
-        if np.ndim(values) != 1:
-            got = "one value" if np.ndim(values) == 0 else f"shape {np.shape(values)}"
-            fail(f"covariates[{name!r}]" if given else f"X[{name!r}]", f"a column of {n} values, one per row", got)
-    lengths = {len(values) for values in named.values()}
-    if given and lengths - {n}:
-        fail("covariates", f"{n} rows, one per outcome", f"{(lengths - {n}).pop()}")
-    if lengths - {n}:
-        return (), (), "X has another number of rows than y"
-    if n < FEWEST_ROWS:
-        return (), (), f"{n} rows are too few, at least {FEWEST_ROWS} are needed"
-    return _usable(named, outcome, risk, given=given)
+def _from_there(found: ModelPredictions, s: float, reached: Vector) -> ModelPredictions:
+    """Return predictions of rows that have come to a time, from there on; `reached` is F at the time."""
+    assert found.survival is not None
+    assert found.times is not None
+    later = found.times > s
+    # The order of the rows is that of their risks from the landmark on, not the model's own from the start.
+    return replace(
+        found,
+        survival=1 - since(1 - found.survival[:, later], reached[:, None]),
+        times=clock(found.times[later], s).astype(np.float64, copy=False),
+        cdf=None if found.cdf is None else since(found.cdf, reached),
+        nll=None if found.nll is None else found.nll - cumulative_hazard(reached),
+        risk_score=None,
+        end=None if found.end is None else found.end - s,
+    )
 
 
-def _usable(
-    named: Mapping[str, Any], outcome: Outcome, risk: FloatArray | None, *, given: bool
-) -> tuple[tuple[Column, ...], Reasons, str]:
-    many: Reasons = ()
-    if len(named) > MOST_COLUMNS:
-        if given:
-            fail("covariates", f"at most {MOST_COLUMNS} columns", len(named))
-        if risk is None:
-            advice = f"name at most {MOST_COLUMNS} of them: covariates=[...], --covariates"
-            return (), (), f"X has {len(named):,} columns; {advice}"
-        chosen = most_associated(named, risk)
-        why = f"of {len(named):,} columns the {len(chosen)} that go most with the predicted risk are asked about"
-        many = ((f"{len(named) - len(chosen):,} other columns", f"{why} (covariates= or --covariates names others)"),)
-        named = {name: named[name] for name in chosen}
-    columns, left_out = [], []
-    for name, values in named.items():
-        found = _read(name, values)
-        found = found if isinstance(found, str) else _outcome_again(found, outcome) or found
-        if isinstance(found, str):
-            left_out.append((name, found))
-        else:
-            columns.append(found)
-    reason = "" if columns else "no column can be used: " + "; ".join(f"{name} ({why})" for name, why in left_out[:3])
-    return tuple(columns), (*left_out, *many), reason
+def few_times(found: ModelPredictions) -> Vector | None:
+    """Return the times of curves that are given at a few; None where they are many."""
+    return found.times[found.times > 0] if found.times is not None and size_of(found) < FEWEST_POINTS else None
 
 
-def most_associated(table: Any, risk: FloatArray, most: int = MOST_COLUMNS) -> tuple[str, ...]:
-    """Return the names of the columns that can be asked about and go most with the predicted risk, in their order.
-
-    The risk is known without the outcome, so that the choice does not change what the test finds where a model is
-    right. Columns chosen by the outcome are those that its noise favours: of 300 columns, 50 chosen by the martingale
-    residual made the test accuse a true model in 27 % of 120 data sets of 400 rows, chosen by the risk in 2 %.
-
-    Parameters
-    ----------
-    table : data frame or mapping
-    risk : array of shape (n,)
-        Predicted risk of each row at one time, or over all times.
-    most : int
-        How many columns.
-    """
-    from scipy.stats import rankdata
-
-    ranks = rankdata(risk) - (risk.size + 1) / 2
-    strength: dict[str, float] = {}
-    for name, values in (_named(table) or {}).items():
-        column = _read(name, values)
-        if not isinstance(column, str):
-            strength[name] = _association(column, ranks)
-    chosen = sorted(strength, key=lambda name: -strength[name])[:most]
-    return tuple(name for name in strength if name in set(chosen))
-
-
-def _association(column: Column, ranks: FloatArray) -> float:
-    """Share of the variance of the ranks of risk that a column explains: squared rank correlation, or between labels.
-
-    Labels are credited less for being many, as in the adjusted coefficient of determination.
-    """
-    from scipy.stats import rankdata
-
-    n, total = ranks.size, float(ranks @ ranks)
-    own = rankdata(column.values) - (n + 1) / 2
-    if total == 0 or not own.any():
-        return 0.0
-    if column.labels is None:
-        return float(own @ ranks) ** 2 / (float(own @ own) * total)
-    codes, free = column.values.astype(np.int64), n - len(column.labels)
-    between = float((np.bincount(codes, weights=ranks) ** 2 / np.bincount(codes)).sum())
-    return 1 - (1 - between / total) * (n - 1) / free if free > 0 else 0.0
-
-
-def _named(table: Any) -> dict[str, Any] | None:
-    """Return the columns by their names; None for what is no table."""
-    if isinstance(table, Mapping):
-        return {str(name): values for name, values in table.items()} or None
-    if hasattr(table, "columns") and not isinstance(table, np.ndarray):
-        return {str(name): table[name] for name in table.columns} or None
-    if not (hasattr(table, "__array__") or isinstance(table, list)):
-        return None
-    array = np.asarray(table)
-    if array.ndim == 1 and array.dtype != object:
-        array = array[:, None]
-    if array.ndim != 2 or array.shape[1] == 0:
-        return None
-    return {f"x{k}": array[:, k] for k in range(array.shape[1])}
-
-
-def _read(name: str, values: Any) -> Column | str:
-    """Read one column, or say why it cannot be used."""
-    import pandas as pd
-
-    series = pd.Series(values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values))
-    if series.nunique(dropna=False) < 2:
-        return "all its values are the same"
-    kind = column_kind(values if hasattr(values, "dtype") else series)
-    if kind == "number":
-        numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        missing = ~np.isfinite(numbers)
-        if missing.mean() > MOST_MISSING:
-            return f"{np.count_nonzero(missing):,} of its values are missing"
-        numbers = np.where(missing, np.median(numbers[~missing]), numbers)
-        if series.is_unique and bool((numbers == np.round(numbers)).all()):
-            return "its whole numbers are all different, as those of an id"
-        return Column(name, numbers)
-    if kind in ("date", "duration"):
-        return "it holds dates"
-    text = np.where(series.isna().to_numpy(), "missing", series.astype(str).to_numpy().astype(np.str_))
-    labels, codes = np.unique(text, return_inverse=True)
-    if labels.size > MOST_GROUPS:
-        return f"it has {labels.size:,} different labels"
-    return Column(name, codes.astype(np.float64), tuple(str(label) for label in labels))
-
-
-def _outcome_again(column: Column, outcome: Outcome) -> str:
-    """Return why a column tells the outcome, as no covariate does: the time, a coarser time, the event, its cause."""
-    if column.labels is None and follows_time(column.values, outcome.time, above=None):
-        return "it follows from the time"
-    if tells_event(column.values, outcome.event, most=MOST_GROUPS):
-        return "it tells whether the event happened"
-    return ""
+def size_of(found: ModelPredictions) -> int:
+    """Return at how many times the curves are given."""
+    return 0 if found.times is None else int(found.times.size)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xcal.metrics.inputs import rounded_time, said
-from xcal.metrics.spec import ACROSS_SITES
+from xcal.metrics.spec import ACROSS, ACROSS_SITES, Place, Role, beside, shown_in
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.show.page import (
     Block,
@@ -30,13 +30,14 @@ from xcal.show.page import (
     Varying,
 )
 from xcal.validation import charts
+from xcal.validation.arguments import MIN_EVENTS, MOST_MISSING
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.methods import checklist
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
-from xcal.validation.sample import MIN_EVENTS, MOST_MISSING
+from xcal.validation.study import probast, tripod
 from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 from xcal.validation.words import (
     ESTIMATORS,
+    METHODS,
     VERDICTS,
     at_landmark,
     find,
@@ -55,9 +56,6 @@ from xcal.validation.words import (
 Results = Sequence[AuditResult]
 Wanted = Sequence[tuple[str, float | None]]
 
-# Distances that are zero at best, and never of a real model: noise makes them positive.
-_WITH_FLOOR = ("ici", "e50", "e90", "emax", "km_calibration")
-
 
 def for_each_horizon(horizons: Sequence[float], make: Callable[[float], Block]) -> Block:
     """Make a block that follows the page's horizon."""
@@ -71,8 +69,8 @@ def numbers(results: Results, wanted: Wanted) -> Block:
     A distance that is zero at best comes with what a perfect model scores on as many rows.
     """
     if len(results) > 1:
-        floors = {(f"{metric}_floor", horizon) for metric, horizon in wanted if metric in _WITH_FLOOR} - set(wanted)
-        wanted = [one for m, t in wanted for one in ((m, t), *({(f"{m}_floor", t)} & floors))]
+        with_floors = [one for m, t in wanted for one in ((m, t), (beside(m, "floor"), t)) if one[0]]
+        wanted = list(dict.fromkeys(with_floors))
         rows = [
             (label(metric).name, *(cell(find(result, metric, horizon)) for result in results))
             for metric, horizon in wanted
@@ -91,11 +89,14 @@ def cell(value: AuditValue | None) -> Cell:
 
 def _tile(value: AuditValue, result: AuditResult) -> Figure:
     one, ends = label(value.metric), interval(value)
-    floor = find(result, f"{value.metric}_floor", value.horizon) if value.metric in _WITH_FLOOR else None
+    # Distances are zero at best, and never of a real model: noise makes them positive.
+    floor, excess = (find(result, beside(value.metric, role), value.horizon) for role in _OF_DISTANCES)
     hint = one.hint if floor is None else f"{one.hint}; a perfect model would show {shown(floor)}"
-    excess = find(result, f"{value.metric}_excess", value.horizon) if floor is not None else None
     hint += "" if excess is None else f"; without noise {shown(excess)}"
     return Figure(one.name, shown(value), value.value, ends, hint)
+
+
+_OF_DISTANCES: tuple[Role, ...] = ("floor", "excess")
 
 
 def reasons(results: Results, *metrics: str) -> list[Block]:
@@ -176,11 +177,15 @@ def main_differences(results: Results, main: Sequence[tuple[str, str, str, str]]
 
 def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:
     """Return the numbers that most readers look for first."""
-    metrics = ("oe", "ici", "auc", "ipa")
-    over_all = tuple((metric, None) for metric in ("harrell", "d_calibration_p"))
     if not horizons:
-        return [numbers([result], over_all)]
-    return [for_each_horizon(horizons, lambda t: numbers([result], [*((m, t) for m in metrics), *over_all]))]
+        return [numbers([result], wanted_in("glance"))]
+    return [for_each_horizon(horizons, lambda t: numbers([result], wanted_in("glance", t)))]
+
+
+def wanted_in(place: Place, horizon: float | None = None) -> list[tuple[str, float | None]]:
+    """Return the numbers that are shown at a place, at one horizon and over all times."""
+    at = [] if horizon is None else [(metric, horizon) for metric in shown_in(place, at_horizon=True)]
+    return [*at, *((metric, None) for metric in shown_in(place, at_horizon=False))]
 
 
 # --- Whether the probabilities are right: on average, for each level of risk, over all times.
@@ -198,9 +203,7 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
         reading="Where the lines agree, the average prediction is right; where the model's line is above the observed "
         "one, it expects too many events. The upright line is the horizon.",
     )
-    metrics = ("oe", "mean_risk", "observed_risk")
-    beside = for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))
-    side: list[Block] = [beside]
+    side: list[Block] = [for_each_horizon(horizons, lambda t: numbers(results, wanted_in("average", t)))]
     if len(horizons) > 1:
         wanted = [(time_in_words(t, results[0].time_unit), "oe", t, None) for t in horizons]
         reading = "Events observed for each event expected. 1 is right; an interval that contains 1 cannot rule it out."
@@ -214,9 +217,8 @@ def each_level(results: Results, horizons: Sequence[float]) -> Section:
     if not any(charts.same(result.measured.calibration, t) for result in results for t in horizons):
         return Section(heading, tuple(nothing(results, "horizon", "ici", "calibration")), short)
     pictures = calibration_pictures(results, horizons)
-    metrics = ("ici", "ici_floor", "ici_p", "slope", "intercept", "e50", "e90", "emax")
-    beside = [for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))]
-    return Section(heading, (beside_picture(results, pictures, beside), *reasons(results, "ici", "slope")), short)
+    side = [for_each_horizon(horizons, lambda t: numbers(results, wanted_in("level", t)))]
+    return Section(heading, (beside_picture(results, pictures, side), *reasons(results, "ici", "slope")), short)
 
 
 def calibration_pictures(results: Results, horizons: Sequence[float]) -> Block:
@@ -263,9 +265,9 @@ def all_times(results: Results) -> Section:
         reading = "The same without bins. Where the diagonal lies outside of the band, the error is more than chance."
         pictures.append(charts.following([charts.pp(results)], title="P-P curve", keys=legend, reading=reading))
     table: Block = _d_calibration_table(results, methods)
-    if any(find(result, "km_calibration") for result in results):
-        beside = numbers(results, [("km_calibration", None)])
-        table = Row((table, beside), (3, 1)) if len(results) == 1 else Stack((table, beside))
+    if any(find(result, metric) for result in results for metric, _ in wanted_in("times")):
+        own = numbers(results, wanted_in("times"))
+        table = Row((table, own), (3, 1)) if len(results) == 1 else Stack((table, own))
     blocks = (chooser, Row(tuple(pictures)), table)
     return Section(heading, (*blocks, *reasons(results, "d_calibration", "d_calibration_p", "km_calibration")), short)
 
@@ -275,8 +277,8 @@ def _d_calibration_table(results: Results, methods: Sequence[str]) -> Table:
     for name, result in zip(names(results), results, strict=True):
         p = find(result, "d_calibration_p")
         for method in methods:
-            metric = "d_calibration" if method == "uniform" else f"d_calibration_{method}"
-            value, floor = find(result, metric), find(result, f"{metric}_floor")
+            metric = METHODS[method]
+            value, floor = find(result, metric), find(result, beside(metric, "floor"))
             who = f"{name}, {ESTIMATORS[method]}" if len(results) > 1 else ESTIMATORS[method]
             rows.append((who, cell(value), cell(floor), cell(p)))
     caption = (
@@ -286,9 +288,6 @@ def _d_calibration_table(results: Results, methods: Sequence[str]) -> Table:
 
 
 # --- The section "for whom?": calibration given the covariates, and the subgroup that is most off.
-
-
-_METRICS = ("conditional_calibration", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p")
 
 
 def for_whom(results: Results) -> Section:
@@ -306,7 +305,7 @@ def for_whom(results: Results) -> Section:
         reading="0.5 is right. Left of it events come earlier than predicted, right of it later. The covariates that "
         "are furthest off are shown; of twenty intervals about one misses 0.5 by chance.",
     )
-    blocks.append(numbers(results, [(metric, None) for metric in _METRICS]))
+    blocks.append(numbers(results, wanted_in("covariates")))
     worst = known[0].subgroup
     if len(results) > 1 or worst is None:
         blocks.append(parts)
@@ -374,7 +373,8 @@ def _columns(one: ForWhom) -> list[Block]:
 def ordering(results: Results, horizons: Sequence[float]) -> Section:
     """Show whether the model orders patients."""
     heading, short = "Does it tell who is at higher risk?", "Ordering"
-    over_all = [m for m in ("harrell", "uno", "antolini") if any(find(result, m) for result in results)]
+    ordered = shown_in("order", at_horizon=False)
+    over_all = [m for m in ordered if any(find(result, m) for result in results)]
     at_time = [t for t in horizons if any(find(result, "auc", t) for result in results)]
     pictures = []
     if over_all:
@@ -386,23 +386,24 @@ def ordering(results: Results, horizons: Sequence[float]) -> Section:
         reading = "How often a patient with the event by then had a higher risk than one without it. 0.5 is a coin."
         pictures.append(with_intervals(results, wanted, "AUC", None, "AUC at each horizon", reading))
     if not pictures:
-        return Section(heading, tuple(nothing(results, "harrell", "uno", "antolini", "auc", "horizon")), short)
+        return Section(heading, tuple(nothing(results, *ordered, "auc", "horizon")), short)
     blocks: list[Block] = [Row(tuple(pictures))]
     if len(results) > 1:
         blocks.append(numbers(results, [(metric, None) for metric in over_all]))
-    return Section(heading, (*blocks, *reasons(results, "harrell", "uno", "antolini", "auc")), short)
+    return Section(heading, (*blocks, *reasons(results, *ordered, "auc")), short)
 
 
 def overall_error(results: Results, horizons: Sequence[float]) -> Section:
     """Show how large the errors are."""
     heading, short = "How large are the errors overall?", "Overall error"
     has_curve = any(np.isfinite(result.measured.over_time.brier).any() for result in results)
-    metrics = [m for m in ("brier", "ipa") if any(find(r, m, t) for r in results for t in horizons)]
+    at_time, everywhere = shown_in("error", at_horizon=True), shown_in("error", at_horizon=False)
+    metrics = [m for m in at_time if any(find(r, m, t) for r in results for t in horizons)]
     blocks: list[Block] = []
     side: list[Block] = []
     if metrics:
         side.append(for_each_horizon(horizons, lambda t: numbers(results, [(m, t) for m in metrics])))
-    over_all = [(m, None) for m in ("ibs", "nll") if any(find(result, m) for result in results)]
+    over_all = [(m, None) for m in everywhere if any(find(result, m) for result in results)]
     if over_all:
         side += [Text(f"Over all times{_range(results)}", "note"), numbers(results, over_all)]
     if has_curve:
@@ -418,8 +419,8 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
     else:
         blocks += side
     if not blocks:
-        return Section(heading, tuple(nothing(results, "horizon", "brier", "ipa", "ibs")), short)
-    return Section(heading, (*blocks, *reasons(results, "brier", "ipa", "ibs", "nll")), short)
+        return Section(heading, tuple(nothing(results, "horizon", *at_time, *everywhere)), short)
+    return Section(heading, (*blocks, *reasons(results, *at_time, *everywhere)), short)
 
 
 def _range(results: Results) -> str:
@@ -514,7 +515,7 @@ def sites(results: Results, horizons: Sequence[float]) -> Section | None:
     if not horizons:
         return Section(heading, tuple(nothing(results, "horizon", "oe")), short)
     pictures = [_forest(results, horizons, shared, metric, across=True) for metric in ("oe", "slope", "auc")]
-    wanted = [(f"{metric}_{part}", horizon) for metric in ACROSS_SITES for part in _ACROSS for horizon in horizons]
+    wanted = [(beside(metric, role), horizon) for metric in ACROSS_SITES for role in ACROSS for horizon in horizons]
     rows = [
         (
             f"{label(metric).name}, by {time_in_words(horizon, results[0].time_unit)}",
@@ -534,13 +535,10 @@ def sites(results: Results, horizons: Sequence[float]) -> Section | None:
         )
         blocks.append(Table(caption, ("", *names(results)), kept, tuple(range(1, len(results) + 1))))
     lines = [f"{label(one.what).name}: {one.why}" for result in results for one in result.measured.skipped
-             if one.what.endswith("_sites")]  # fmt: skip
+             if label(one.what).role == "sites"]  # fmt: skip
     if lines:
         blocks.append(Notes(tuple(dict.fromkeys(lines)), "Not averaged over sites"))
     return Section(heading, tuple(blocks), short)
-
-
-_ACROSS = ("sites", "new_site", "sites_tau2", "sites_i2")
 
 
 # Axis, reference, title and how to read it, of the values that are drawn by group.
@@ -581,7 +579,8 @@ def _forest(
     def picture(t: float) -> charts.Drawn:
         wanted = [("All rows", metric, t, None), *((group, metric, t, group) for group in shared)]
         if across:
-            wanted += [("Mean of sites", f"{metric}_sites", t, None), ("A new site", f"{metric}_new_site", t, None)]
+            wanted += [("Mean of sites", beside(metric, "sites"), t, None)]
+            wanted += [("A new site", beside(metric, "new_site"), t, None)]
         return charts.values_with_intervals(results, wanted, title=axis, reference=reference)
 
     return by_horizon(horizons, picture, keys=_point_keys(results), title=title, reading=reading)
@@ -767,5 +766,5 @@ def methods(results: Results) -> Section:
 
 
 def guideline(result: AuditResult) -> Section:
-    """List the items of the guideline."""
-    return Section("TRIPOD+AI checklist", (checklist(result),), "Checklist")
+    """List the items of the guidelines, and who answers them."""
+    return Section("TRIPOD+AI and PROBAST+AI", (tripod(result), probast(result)), "Checklists")

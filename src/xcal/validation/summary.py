@@ -13,7 +13,8 @@ from xcal.calibration.dcalibration import are_coarse
 from xcal.data.features import column_kind
 from xcal.data.surv import Outcome
 from xcal.metrics.inputs import in_words, is_small, reached, rounded_time
-from xcal.metrics.times import follow_up
+from xcal.metrics.observed import follow_up
+from xcal.metrics.rows import Rows
 from xcal.show.charts import p_in_words
 from xcal.validation.result import Concern, DataSummary, Measurements
 from xcal.validation.sample import Sample
@@ -49,36 +50,37 @@ class Training:
 
 def summarise_data(sample: Sample, training: Training, measured: Measurements) -> DataSummary:
     """Count rows, events, ties and rows past the curves, and say what is of concern."""
-    time, event = sample.time, sample.event
+    rows, few = sample.rows, sample.rows.min_cell
+    time, event, weights = rows.time, rows.event, rows.weights
     _, counts = np.unique(time, return_counts=True)
-    end = np.inf if sample.predictions.times is None else float(sample.predictions.times[-1])
+    end = np.inf if rows.times is None else float(rows.times[-1])
     beyond = int(np.count_nonzero(time > end))
     tied = int(counts[counts > 1].sum())
-    followed = follow_up(time=time, event=event, weights=sample.weights, entry=sample.entry).median
+    followed = follow_up(time=time, event=event, weights=weights, entry=rows.entry).median
     concerns = [
-        *_of_events(time, event, sample.min_cell),
-        *_of_clusters(sample),
-        *_of_entry(sample),
-        *_of_intervals(sample),
-        *_of_weights(sample, training),
+        *_of_events(time, event, few),
+        *_of_clusters(rows),
+        *_of_entry(rows),
+        *_of_intervals(rows),
+        *_of_weights(rows, training),
         *_of_repeated_rows(sample, training.X),
         *_of_coarse_times(sample, measured),
         *_of_censoring(measured),
-        *_of_curves(beyond, end, time.size, sample.min_cell),
+        *_of_curves(beyond, end, time.size, few),
         *_of_horizons(sample),
         *_of_training(sample, training),
     ]
     return DataSummary(
         n=time.size,
         n_events=int(np.count_nonzero(event)),
-        last_time=reached(time, sample.min_cell),
-        median_follow_up=followed if sample.min_cell < 2 or np.isnan(followed) else rounded_time(followed),
-        n_tied_times=None if is_small(tied, sample.min_cell) else tied,
-        n_past_grid=None if is_small(beyond, sample.min_cell) else beyond,
+        last_time=reached(time, few),
+        median_follow_up=followed if few < 2 or np.isnan(followed) else rounded_time(followed),
+        n_tied_times=None if is_small(tied, few) else tied,
+        n_past_grid=None if is_small(beyond, few) else beyond,
         concerns=tuple(concerns),
-        compared_with_training=training.outcome is not None and sample.weights is None,
-        n_clusters=None if sample.clusters is None else sample.clusters.count,
-        n_effective=None if sample.weights is None else float(sample.weights.sum()),
+        compared_with_training=training.outcome is not None and weights is None,
+        n_clusters=None if rows.clusters is None else rows.clusters.count,
+        n_effective=None if weights is None else float(weights.sum()),
     )
 
 
@@ -106,10 +108,10 @@ def _of_events(time: FloatArray, event: BoolArray, min_cell: int) -> Iterator[Co
         yield Concern(f"{in_words(at_zero, min_cell).capitalize()} events at time 0", effect, at_zero > found / 10)
 
 
-def _of_clusters(sample: Sample) -> Iterator[Concern]:
-    if sample.clusters is None:
+def _of_clusters(rows: Rows) -> Iterator[Concern]:
+    if rows.clusters is None:
         return
-    count = sample.clusters.count
+    count = rows.clusters.count
     few = count < ENOUGH_CLUSTERS
     effect = (
         "Intervals, floors and the test of D-calibration count whole clusters. The bands around Kaplan-Meier and P-P "
@@ -117,25 +119,23 @@ def _of_clusters(sample: Sample) -> Iterator[Concern]:
     )
     if few:
         effect += f" With fewer than {ENOUGH_CLUSTERS} clusters the intervals are somewhat too narrow, too."
-    yield Concern(f"Rows that depend on each other: {sample.time.size:,} rows in {count:,} clusters", effect, few)
+    yield Concern(f"Rows that depend on each other: {rows.n:,} rows in {count:,} clusters", effect, few)
 
 
-def _of_entry(sample: Sample) -> Iterator[Concern]:
-    if sample.entry is None:
+def _of_entry(rows: Rows) -> Iterator[Concern]:
+    if rows.entry is None:
         return
-    late = int(np.count_nonzero(sample.entry > 0))
+    late = int(np.count_nonzero(rows.entry > 0))
     effect = (
         "Rows count from their entry on: risks are those of a row that has come so far, and observed values are those "
         "of the rows at risk. What has no meaning for such rows is left out, with the reason. Entry must not depend on "
         "what the model does not know."
     )
-    many = in_words(late, sample.min_cell)
-    yield Concern(
-        f"Delayed entry: {many} of {sample.time.size:,} rows came under observation after time 0", effect, False
-    )
-    if sample.lower is not None:
+    many = in_words(late, rows.min_cell)
+    yield Concern(f"Delayed entry: {many} of {rows.n:,} rows came under observation after time 0", effect, False)
+    if rows.lower is not None:
         return
-    curve = fit_kaplan_meier(sample.time, sample.event, entry=sample.entry)
+    curve = fit_kaplan_meier(rows.time, rows.event, entry=rows.entry)
     emptied = (curve.counts == curve.at_risk) & (curve.counts > 0) & (curve.times < curve.times[-1])
     if emptied.any():
         t = rounded_time(float(curve.times[emptied][0]))
@@ -146,10 +146,10 @@ def _of_entry(sample: Sample) -> Iterator[Concern]:
         yield Concern(f"All rows that had entered by time {t:g} had the event then", effect, True)
 
 
-def _of_intervals(sample: Sample) -> Iterator[Concern]:
-    if sample.lower is None:
+def _of_intervals(rows: Rows) -> Iterator[Concern]:
+    if rows.lower is None:
         return
-    inside = int(np.count_nonzero(sample.event & (sample.lower < sample.time)))
+    inside = int(np.count_nonzero(rows.event & (rows.lower < rows.time)))
     effect = (
         "D-calibration, likelihood and tests use what is known of each event and no more. Values at horizons come from "
         "what the intervals leave open by the model's curves, recalibrated to these rows: they are right where the "
@@ -157,14 +157,14 @@ def _of_intervals(sample: Sample) -> Iterator[Concern]:
         "not. Concordance and other comparisons of known times are left out, with the reason. Visits must not depend "
         "on what the model does not know."
     )
-    many = in_words(inside, sample.min_cell)
-    yield Concern(f"Events between two times: {many} of {sample.time.size:,} rows", effect, False)
+    many = in_words(inside, rows.min_cell)
+    yield Concern(f"Events between two times: {many} of {rows.n:,} rows", effect, False)
 
 
-def _of_weights(sample: Sample, training: Training) -> Iterator[Concern]:
-    if sample.weights is None:
+def _of_weights(rows: Rows, training: Training) -> Iterator[Concern]:
+    if rows.weights is None:
         return
-    effective, n = float(sample.weights.sum()), sample.time.size
+    effective, n = float(rows.weights.sum()), rows.n
     effect = (
         "All values are weighted, and their errors, floors and tests are design-based. One-calibration, the P-P curve, "
         "values by Cox models and the search for a subgroup take no weights and are left out."
@@ -176,7 +176,7 @@ def _of_weights(sample: Sample, training: Training) -> Iterator[Concern]:
 
 def _of_repeated_rows(sample: Sample, X: Any) -> Iterator[Concern]:
     """Look for several rows of one patient where nobody said so."""
-    if sample.clusters is not None:
+    if sample.rows.clusters is not None:
         return
     what = _named_ids(X) or _equal_covariates(sample)
     if what:
@@ -206,7 +206,7 @@ def _equal_covariates(sample: Sample) -> str:
     """Return how many rows share all covariates with another row, where that is no chance; "" if it may be."""
     numeric = [column.values for column in sample.covariates if column.labels is None]
     # Two columns of many values each: equal in both, and in all others, is hardly chance.
-    if sum(np.unique(values).size > sample.time.size / 10 for values in numeric) < 2:
+    if sum(np.unique(values).size > sample.rows.n / 10 for values in numeric) < 2:
         return ""
     _, place, counts = np.unique(
         np.column_stack([column.values for column in sample.covariates]),
@@ -215,14 +215,18 @@ def _equal_covariates(sample: Sample) -> str:
         return_counts=True,
     )
     shared = int(np.count_nonzero(counts[place.ravel()] > 1))
-    return f"{shared:,} rows share all covariates with another row" if shared > REPEATED * sample.time.size else ""
+    return f"{shared:,} rows share all covariates with another row" if shared > REPEATED * sample.rows.n else ""
 
 
 def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern]:
-    if sample.last_seen == "exact" or sample.lower is not None or not are_coarse(sample.time, sample.event):
+    if (
+        sample.last_seen == "exact"
+        or sample.rows.lower is not None
+        or not are_coarse(sample.rows.time, sample.rows.event)
+    ):
         return
-    what = f"Times in whole units: {np.unique(sample.time).size:,} different ones in {sample.time.size:,} rows"
-    if sample.predictions.survival is None:
+    what = f"Times in whole units: {np.unique(sample.rows.time).size:,} different ones in {sample.rows.n:,} rows"
+    if sample.rows.survival is None:
         effect = (
             "Without whole curves F at the start of a unit is not known: D-calibration, its p-value and the P-P curve "
             "take F at its end as exact, and can call a true model wrong."
@@ -263,12 +267,12 @@ def _of_censoring(measured: Measurements) -> Iterator[Concern]:
         )
         yield Concern(what, effect, serious=True)
         return
-    values = {(value.metric, value.horizon): value.value for value in measured.values if value.group is None}
+    values = {value.key: value.value for value in measured.values}
     changes = [
-        f"{label} at {one.horizon:g} would be {one.value:.3g} in place of {values[one.metric, one.horizon]:.3g}"
+        f"{label} at {one.horizon:g} would be {one.value:.3g} in place of {values[one.key]:.3g}"
         for one in found.uncorrected
         for label in _UNCORRECTED.get(one.metric, ())
-        if (one.metric, one.horizon) in values and one.horizon == found.uncorrected[-1].horizon
+        if one.key in values and one.horizon == found.uncorrected[-1].horizon
     ]
     effect = (
         "Everything at horizons is corrected by a model of the censoring (doubly robust pseudo-values). Without that, "
@@ -293,25 +297,27 @@ def _of_curves(beyond: int, end: float, n: int, min_cell: int) -> Iterator[Conce
 
 
 def _of_horizons(sample: Sample) -> Iterator[Concern]:
+    rows = sample.rows
     for horizon in sample.horizons:
-        under = sample.time >= horizon
-        left = int(np.count_nonzero(under if sample.entry is None else under & (sample.entry < horizon)))
+        under = rows.time >= horizon
+        left = int(np.count_nonzero(under if rows.entry is None else under & (rows.entry < horizon)))
         if left < FEW_AT_RISK:
             effect = "Observed risk, and with it O/E, ICI, Brier score and net benefit there, rest on these few rows."
-            rows = in_words(left, sample.min_cell)
-            yield Concern(f"Few rows under observation at time {horizon:g}: {rows}", effect, True)
+            yield Concern(
+                f"Few rows under observation at time {horizon:g}: {in_words(left, rows.min_cell)}", effect, True
+            )
 
 
 def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
-    if training.outcome is None or sample.weights is not None:
+    if training.outcome is None or sample.rows.weights is not None:
         return
-    if not same_censoring(training.outcome, sample.outcome):
+    if not same_censoring(training.outcome, sample.rows.outcome):
         effect = (
             "Uno's concordance, AUC and Brier scores are therefore weighted by the censoring of these rows; the "
             "censoring curve of the training rows would bias them."
         )
         yield Concern("Censoring differs from that of the training rows", effect, False)
-    if _p_of_logrank(training.outcome, sample.outcome) < DIFFERENT:
+    if _p_of_logrank(training.outcome, sample.rows.outcome) < DIFFERENT:
         mean_risk = _risk_at_median(sample, training.outcome)
         effect = f"{mean_risk} O/E and intercept show whether the model's covariates account for it."
         yield Concern("Outcomes differ from those of the training rows", effect, False)
@@ -332,9 +338,9 @@ def same_censoring(training: Outcome, audited: Outcome) -> bool:
 
 def _risk_at_median(sample: Sample, training: Outcome) -> str:
     """Return what happened in the two sets of rows by the median event time of the training rows."""
-    at = min(float(np.median(training.time[training.event])), sample.outcome.last, training.last)
+    at = min(float(np.median(training.time[training.event])), sample.rows.outcome.last, training.last)
     before = 1 - float(fit_kaplan_meier(training.time, training.event).at(at))
-    now = 1 - float(fit_kaplan_meier(sample.time, sample.event).at(at))
+    now = 1 - float(fit_kaplan_meier(sample.rows.time, sample.rows.event).at(at))
     return (
         f"By time {rounded_time(at):g}, {before:.1%} of the training rows had the event, and {now:.1%} of these rows."
     )

@@ -32,9 +32,11 @@ from typing import Literal
 
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.subgroups import departure_in_words
-from xcal.metrics.spec import GOOD_BINS, good_range
+from xcal.metrics.intervals import POSITIVE, times_as_many
+from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
-from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
+from xcal.validation.precision import rounded_up
+from xcal.validation.result import AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
@@ -129,7 +131,7 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
 
 def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
     """Judge every value of calibration, for all rows and for each group."""
-    values: _Values = {(value.metric, value.horizon, value.group): value for value in measured.values}
+    values: _Values = {value.key: value for value in measured.values}
     families = measured.n_families
     shapes = {
         one.group: departure_in_words(one.mass, one.edges, least=_MOSTLY)
@@ -151,14 +153,17 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
                 yield finding
 
 
-_Values = dict[AuditKey, AuditValue]
+_Values = dict[Key, AuditValue]
+
+
+def _beside(values: _Values, value: AuditValue, role: Role) -> AuditValue | None:
+    """Return what is said about a value, such as its floor."""
+    return values.get(replace(value.key, metric=beside(value.metric, role)))
 
 
 def _tested(values: _Values, value: AuditValue, families: int) -> tuple[float, float]:
     """Return the p-value of a value's test, alone and corrected for all tests of the audit; NaN where it has none."""
-    alone, corrected = (
-        values.get((f"{value.metric}_{name}", value.horizon, value.group)) for name in ("p", "p_corrected")
-    )
+    alone, corrected = _beside(values, value, "p"), _beside(values, value, "p_corrected")
     found = alone if corrected is None else corrected
     if found is None:
         return math.nan, math.nan
@@ -207,7 +212,7 @@ def _judged(
 
 
 def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
-    predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
+    predicted, observed = (values.get(replace(value.key, metric=name)) for name in ("mean_risk", "observed_risk"))
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
     brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
     words = f"{brief} ({ratio})"
@@ -232,7 +237,8 @@ def _lacking(ratio: AuditValue) -> float:
     """Return how many times as many events make the interval of a ratio as long as the good range to one side."""
     if not 0 < ratio.lower < ratio.upper < math.inf:
         return math.nan
-    return (math.log(ratio.upper / ratio.lower) / 2 / math.log(GOOD_RATIO[1])) ** 2
+    middle = math.sqrt(ratio.lower * ratio.upper)
+    return times_as_many(ratio.lower / middle, ratio.upper / middle, GOOD_RATIO[1] - GOOD_RATIO[0], POSITIVE)
 
 
 def _of_slope(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
@@ -244,9 +250,8 @@ def _of_slope(value: AuditValue, values: _Values, families: int, when: str, leve
 
 
 def _of_error(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
-    floor, excess, observed = (
-        values.get((name, value.horizon, value.group)) for name in ("ici_floor", "ici_excess", "observed_risk")
-    )
+    floor, excess = _beside(values, value, "floor"), _beside(values, value, "excess")
+    observed = values.get(replace(value.key, metric="observed_risk"))
     most = GOOD_ICI if observed is None else min(GOOD_ICI, GOOD_ICI_SHARE * max(observed.value, 0.0))
     perfect = "" if floor is None else f"; a perfect model would show {100 * floor.value:.1f}"
     tested = _tested(values, value, families)
@@ -257,7 +262,7 @@ def _of_error(value: AuditValue, values: _Values, families: int, when: str, leve
         brief = f"risks{when} are off by {100 * known.value:.1f} points on average"
     shown = f"ICI {100 * value.value:.1f} points{interval_in_words(value, level, factor=100, digits=1)}{perfect}"
     words = f"{brief} ({shown}{'' if math.isnan(tested[0]) else f'; {p_in_words(tested[0])}'})"
-    lacks = (value.upper / most) ** 2 if most > 0 else math.nan
+    lacks = times_as_many(0.0, value.upper, most) if most > 0 else math.nan
     return _judged(value, 0.0, (0.0, most), tested, brief, words, lacks=lacks)
 
 
@@ -265,8 +270,7 @@ def _of_d_calibration(
     shapes: Mapping[str | None, str], value: AuditValue, values: _Values, families: int, when: str, level: float
 ) -> Finding | None:
     """Judge D-calibration, which has no horizon, by its test and by how much of it noise does not explain."""
-    excess = values.get(("d_calibration_excess", None, value.group))
-    floor = values.get(("d_calibration_floor", None, value.group))
+    floor, excess = _beside(values, value, "floor"), _beside(values, value, "excess")
     tested = _tested(values, value, families)
     if math.isnan(tested[0]) or floor is None or excess is None:
         return None
@@ -276,7 +280,7 @@ def _of_d_calibration(
     scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
     bins = f"bins of F hold {100 * error:.0f} % too many or too few events ({scale}, {p_in_words(tested[0])})"
     words = f"{brief}: {bins}"
-    found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, (upper / GOOD_BINS) ** 2)
+    found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, times_as_many(0.0, upper, GOOD_BINS))
     return replace(found, value=value)
 
 
@@ -379,9 +383,7 @@ def events_needed(whole: Sequence[Finding], data: DataSummary) -> int:
     From how wide the intervals are: they shrink with the root of the number of events.
     """
     factors = [_SLACK * finding.lacks for finding in _unsure(whole) if math.isfinite(finding.lacks)]
-    needed = max(ENOUGH_EVENTS, data.n_events * max([1.1, *factors]))
-    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    return int(math.ceil(needed / digits) * digits)
+    return rounded_up(max(ENOUGH_EVENTS, data.n_events * max([1.1, *factors])))
 
 
 def _headline(
@@ -457,6 +459,10 @@ def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> 
     if questioned:
         told = (f"{in_short([one], time_unit)[0]}: {_p_values(one)}" for one in questioned)
         yield Sentence(f"Good enough, though a test alone questions it: {'; '.join(told)}.")
+    slopes = [finding for finding in whole if finding.state == "unsure" and finding.value.metric == "slope"]
+    if slopes:
+        said = "; ".join(in_short(slopes, time_unit))
+        yield Sentence(f"Uncertain, and the average error says how much it can matter: {said}.")
 
 
 def _p_values(finding: Finding) -> str:

@@ -14,9 +14,9 @@ import numpy as np
 
 from xcal._files import write_whole
 from xcal.metrics.inputs import rounded_time
-from xcal.metrics.spec import VALUES, Value
+from xcal.metrics.spec import VALUES, Skipped, Value, shown_in
 from xcal.show.charts import time_in_words, written
-from xcal.validation.result import AtLandmark, AuditResult, AuditValue, Skipped
+from xcal.validation.result import AtLandmark, AuditResult, AuditValue
 
 # --- How numbers of an audit are written in sentences.
 
@@ -108,7 +108,9 @@ VERDICTS = {
     "unknown": ("unknown", "Cannot be told"),
 }
 
+# How D-calibration counts censored rows: in words, and the metric.
 ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
+METHODS = {"uniform": "d_calibration", "km": "d_calibration_km", "ipcw": "d_calibration_ipcw"}
 
 
 def label(metric: str) -> Value:
@@ -229,9 +231,7 @@ def as_plain(value: Any) -> Any:
 
 
 # What a person looks for first, in the order of the text: over all times, and at each horizon.
-_SHOWN = sorted((value for value in VALUES.values() if value.text), key=lambda value: value.text)
-_OVERALL = [value.metric for value in _SHOWN if not value.at_horizon]
-_AT_HORIZON = [value.metric for value in _SHOWN if value.at_horizon]
+_OVERALL, _AT_HORIZON = (shown_in("text", at_horizon=at_horizon) for at_horizon in (False, True))
 
 
 def to_text(result: AuditResult, *, next_steps: bool = True) -> str:

@@ -1,20 +1,39 @@
-"""Squared error of predicted survival probabilities, corrected for censoring: Brier score, its integral, IPA."""
+"""Errors of predicted probabilities, corrected for censoring: Brier score, its integral, IPA; likelihood."""
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_choice, fail
+from xcal._checks import (
+    BoolArray,
+    FloatArray,
+    as_choice,
+    as_floats,
+    as_weights,
+    effective_units,
+    fail,
+    first_row,
+)
 from xcal._kaplan_meier import KaplanMeier
 from xcal.data.surv import Outcome, as_outcome
-from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
-from xcal.metrics.competing import observed_risk
-from xcal.metrics.inputs import Vector, as_curves, as_row_weights, as_time_grid
-from xcal.metrics.times import BoundedCurve, as_censoring, censoring_survival
+from xcal.metrics.cells import (
+    EXPONENTS,
+    Accumulator,
+    as_fraction,
+    float_sums,
+    sums_as_floats,
+    unit_sums,
+)
+from xcal.metrics.inputs import Matrix, Vector, as_curves, as_row_weights, as_time_grid
+from xcal.metrics.kaplan_meier_streaming import BoundedCurve
+from xcal.metrics.observed import as_censoring, censoring_survival, observed_risk
+from xcal.metrics.resamples import Block, product
 
-_BLOCK = 1 << 15  # predictions worked on at a time: a few arrays of that size fit the processor's cache
+# Predictions worked on at a time: a few arrays of that size fit the processor's cache; of resamples.
+_BLOCK, _COUNTED = 1 << 15, 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,6 +335,53 @@ def scaled_brier_score(
     return ScaledBrierScore(grid, 1 - ratio, score.values, null.values, score.estimable)
 
 
+# --- Brier scores of resamples.
+
+
+def brier_scores(block: Block, survival: FloatArray, times: Vector) -> Matrix:
+    """Brier score at each time, shape (b, m); NaN where it cannot be estimated. A block of rows at a time."""
+    g, _ = block.row_weights
+    event_weight, others = block.counts * block.line.outcome.ended / g, block.line.outcome.competing
+    n, m = survival.shape
+    dead, alive = np.zeros((block.total.size, m)), np.zeros((block.total.size, m))
+    step = max(1, _COUNTED // m)
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        outlasts = block.line.time[rows, None] > times
+        without = outlasts if others is None else outlasts | others[rows, None]
+        error = np.square(survival[rows] - without, dtype=np.float64)
+        dead += product(event_weight[:, rows], np.where(outlasts, 0.0, error))
+        alive += product(block.counts[:, rows], np.where(outlasts, error, 0.0))
+    scores = np.empty_like(dead)
+    for k, t in enumerate(times):
+        g_time, estimable = block.time_weight(float(t))
+        scores[:, k] = np.where(estimable, (dead[:, k] + alive[:, k] / g_time) / block.total, np.nan)
+    return scores
+
+
+def null_brier_scores(block: Block, at: float) -> Vector:
+    """Brier score at one time of the resample's own Kaplan-Meier curve, or Aalen-Johansen estimate."""
+    g, _ = block.row_weights
+    g_time, estimable = block.time_weight(at)
+    passed, survival = block.line.passed(at), block.survival_at(at)
+    dead = (block.counts * block.line.event / g)[:, :passed].sum(axis=1)
+    alive = block.counts[:, passed:].sum(axis=1) / g_time
+    if block.line.outcome.competing is not None:
+        alive = alive + (block.counts * block.line.outcome.competing / g)[:, :passed].sum(axis=1)
+    score = (dead * survival**2 + alive * (1 - survival) ** 2) / block.total
+    return np.where(estimable, score, np.nan)
+
+
+def integrated_scores(scores: Matrix, times: Vector) -> Vector:
+    """Scores averaged over the times at which they can be estimated, by the trapezoidal rule; these come first."""
+    n_kept = np.isfinite(scores).sum(axis=1)
+    filled = np.where(np.isfinite(scores), scores, 0.0)
+    areas = np.cumsum(np.diff(times) * (filled[:, 1:] + filled[:, :-1]) / 2, axis=1)
+    last = np.maximum(n_kept - 1, 1)
+    mean = areas[np.arange(n_kept.size), last - 1] / (times[last] - times[0])
+    return np.where(n_kept >= 2, mean, np.nan)
+
+
 # --- Brier score and its integral over chunks, processes or files, given the censoring curve.
 
 
@@ -425,3 +491,116 @@ class StreamingBrier(Accumulator):
             return np.zeros(values.size)
         ratios = np.array([self.bounds.relative_range(t) for t in self.times])
         return np.asarray(values * np.maximum(ratios[:, 1] - 1, 1 - ratios[:, 0]))
+
+
+# --- Likelihood.
+
+
+@dataclass(frozen=True)
+class MeanNLL:
+    """Mean negative log-likelihood; smaller is better.
+
+    Attributes
+    ----------
+    value : float
+        Mean over the rows; infinite where the model held one of them to be impossible.
+    standard_error : float
+        Of the mean; NaN for one row or an infinite mean.
+    n : int
+        Rows.
+    """
+
+    value: float
+    standard_error: float
+    n: int
+
+
+def mean_nll(nll: Any, *, weights: Any = None) -> MeanNLL:
+    r"""Average the negative log-likelihoods of rows.
+
+    .. math:: \frac1n \sum_i \ell_i, \qquad \ell_i = -\log f(T_i) \text{ (event)}, \quad -\log S(T_i) \text{ (censored)}
+
+    Parameters
+    ----------
+    nll : array-like, shape (n,)
+        Minus the log of the density at an event, minus the log of the survival probability at a censoring: one value
+        per row, as `xcal.objectives.nll` gives. Values of two models can be compared only if both are of densities in
+        the same unit of time. Positive infinity is an answer (the model held the row to be impossible), NaN is none.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; the standard error is then design-based.
+
+    Returns
+    -------
+    MeanNLL
+
+    Examples
+    --------
+    >>> mean_nll([1.0, 2.0, 3.0]).value
+    2.0
+    """
+    values = as_nll(nll)
+    w = None if weights is None else effective_units(as_weights("weights", weights, values.size, reference="nll"))
+    mean = float(values.mean() if w is None else w @ values / w.sum())
+    error = float("nan")
+    if values.size > 1 and np.isfinite(mean):
+        error = float(values.std(ddof=1) / values.size**0.5)
+        if w is not None:
+            error = float(np.sqrt(np.square(w * (values - mean)).sum()) / w.sum())
+    return MeanNLL(mean, error, values.size)
+
+
+def as_nll(nll: Any) -> Vector:
+    """One negative log-likelihood per row: numbers, or infinity for a row that the model held to be impossible."""
+    values: Vector = as_floats("nll", nll).astype(np.float64, copy=False)
+    bad = np.isnan(values) | (values == -np.inf)
+    if bad.any():
+        row = first_row(bad)
+        fail("nll", "numbers, or infinity for an impossible row", values[row], row)
+    return values
+
+
+# --- Mean negative log-likelihood over chunks, processes or files.
+
+
+class StreamingMeanNLL(Accumulator):
+    """Accumulate the mean negative log-likelihood; see `mean_nll`. Sums are exact, whatever the order of the rows.
+
+    Examples
+    --------
+    >>> StreamingMeanNLL().update([1.0, 2.0]).merge(StreamingMeanNLL().update([3.0])).compute()
+    MeanNLL(value=2.0, standard_error=0.5773502691896257, n=3)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sums |= {"n": np.zeros((), np.int64), "impossible": np.zeros((), np.int64)}
+        self._sums |= {name: np.zeros((2, EXPONENTS), np.int64) for name in ("values", "squares")}
+
+    def _settings(self) -> tuple[Any, ...]:
+        return ()
+
+    def update(self, nll: Any) -> Self:
+        """Add rows: one negative log-likelihood each; infinity where the model held the row to be impossible."""
+        if np.size(nll) == 0:
+            return self
+        values = as_nll(nll)
+        # A square past the largest float is as good as impossible: the standard error is then not known.
+        possible = np.abs(values) < 1e150
+        self._sums["n"] += values.size
+        self._sums["impossible"] += np.count_nonzero(~possible)
+        self._sums["values"] += float_sums(values[possible])
+        self._sums["squares"] += float_sums(np.square(values[possible]))
+        return self
+
+    def compute(self) -> MeanNLL:
+        """Return the mean of all rows seen so far, and its standard error."""
+        self._need_rows()
+        n = self.n
+        if self._sums["impossible"] > 0:
+            return MeanNLL(float("inf"), float("nan"), n)
+        total = as_fraction(self._sums["values"])
+        if n == 1:
+            return MeanNLL(float(total), float("nan"), 1)
+        # In whole numbers, so that nothing is lost where the mean is large beside the spread.
+        spread = max(Fraction(0), as_fraction(self._sums["squares"]) - total**2 / n) / (n - 1)
+        return MeanNLL(float(total / n), float(np.sqrt(float(spread / n))), n)
