@@ -272,6 +272,14 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
         splits = self.splits.reshape(self.split_knots.size - 1, -1)
         return RecalibratedDistribution(base, self.knots, self.levels, splits, self.split_knots)
 
+    def shares(self, u: Floats, shares: Floats) -> Floats:
+        """Return the shares of the causes after the map, ``(n, causes)``, in events at these F of the model."""
+        if self.splits is None or self.split_knots is None:
+            return shares
+        added = self.splits.reshape(self.split_knots.size - 1, -1)
+        stretch = np.searchsorted(self.split_knots[1:-1], u, side="right")
+        return np.asarray(softmax(np.log(np.maximum(shares, np.finfo(np.float64).tiny)) + added[stretch], axis=1))
+
     @classmethod
     def fit(
         cls,
