@@ -1,4 +1,4 @@
-"""Rows that are seen in part: do the tests of a true model hold their size, and the intervals the truth?
+"""Rows that are seen in part: sizes of the tests of a true model, and how often intervals hold the truth.
 
 Claims, over rows half of which came under observation late, events that are known to lie between visits of three
 widths, and both together, each with 0, 40 and 80 % of the rows censored, hazards that cross, 300 rows:
@@ -89,7 +89,7 @@ def true_brier(kind: str, share: float) -> dict[float, float]:
 
 
 def outcome(rows: dict[str, np.ndarray]) -> np.ndarray:
-    """What is known of the rows, as an audit takes it."""
+    """Return what is known of the rows, as an audit takes it."""
     late = {"entry": rows["entry"]} if rows["entry"].any() else {}
     if "lower" in rows:
         return Surv(lower=rows["lower"], upper=np.where(rows["event"], rows["time"], np.inf), **late)
@@ -149,7 +149,9 @@ def show(lines: list[dict]) -> None:
             one[0], one[1] = one[0] + hits, one[1] + of
     for what, chosen in (("rejected at 5 %", "_p"), ("intervals that hold the truth", "")):
         names = sorted({name for cell in total.values() for name in cell if ("_p" in name) == bool(chosen)})
-        print(f"\n{what}\n{'rows':>12} {'n':>5} {'censored':>8} {'data sets':>9}  " + "  ".join(f"{n:>16}" for n in names))
+        print(
+            f"\n{what}\n{'rows':>12} {'n':>5} {'censored':>8} {'data sets':>9}  " + "  ".join(f"{n:>16}" for n in names)
+        )
         for (kind, share, n), cell in sorted(total.items(), key=lambda one: (KINDS.index(one[0][0]), one[0][1:])):
             shares = ["" if name not in cell else f"{cell[name][0] / cell[name][1]:.3f}" for name in names]
             most = max(of for _, of in cell.values())

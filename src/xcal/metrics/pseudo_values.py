@@ -457,7 +457,7 @@ def _ratio(later: Vector, earlier: Vector) -> Vector:
 # --- Events that lie in intervals.
 
 _LEAST_HAZARD, _MOST_HAZARD, _SHORT = 1e-12, 600.0, 1e-6
-# Levels of risk, for each of which one number says how much is hidden: at most so many, and the sum of p (1 - p) of one.
+# Levels of risk, each with one number of how much is hidden: at most so many, and the least sum of p (1 - p) of one.
 # By rows that tell less the number follows what happened to them, and their mean is not p.
 _LEVELS, _EACH = 10, 10.0
 
@@ -602,7 +602,7 @@ def _levels(risk: Vector, told: Vector) -> Integers:
     Rows of one risk stay together: in their order, which is that of time, they would be told apart by the outcome.
     """
     levels = int(np.clip(told.sum() / _EACH, 1, _LEVELS))
-    risks, place = np.unique(risk, return_inverse=True)
+    _, place = np.unique(risk, return_inverse=True)
     of_each = np.bincount(place, told)
     middle = (np.cumsum(of_each) - of_each / 2) / max(float(of_each.sum()), np.finfo(np.float64).tiny)
     return np.asarray(np.minimum((middle * levels).astype(np.int64), levels - 1)[place], dtype=np.int64)
