@@ -35,8 +35,7 @@ from xcal._kaplan_meier import fit_kaplan_meier, later_entries
 from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome
 from xcal.metrics.cox import RiskSets
-from xcal.metrics.curves import Interpolation, fraction, left_column
-from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.inputs import Integers, Interpolation, Vector, fraction, left_column
 from xcal.metrics.observed import at_risk_of, two_causes
 
 # --- When rows are censored: models of it, and whether it depends on what is known of the rows.

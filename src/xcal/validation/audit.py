@@ -9,8 +9,7 @@ from typing import Any, get_args
 from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, fail
 from xcal.data.features import loaded_features
 from xcal.data.survival import SurvivalData, check_nothing_beside
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import as_min_cell
+from xcal.metrics.inputs import Interpolation, as_min_cell
 from xcal.training.result import shape_of_bar
 from xcal.validation import arguments as checks
 from xcal.validation.arguments import Censoring, LastSeen

@@ -17,8 +17,7 @@ from xcal.interop import ModelPredictions, read_model
 from xcal.interop import Rows as AskedRows
 from xcal.interop.predictions import check_predictions
 from xcal.interop.reading import is_plain, read_cdf, read_curves, read_risk
-from xcal.metrics.curves import Interpolation, at_own_time, at_point, restricted_mean
-from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.inputs import Integers, Interpolation, Vector, at_own_time, at_point, restricted_mean
 from xcal.metrics.rows import NO_CDF, People, Rows, Stretches, along_rows, since
 from xcal.metrics.spec import Skipped
 from xcal.validation.arguments import (
@@ -424,8 +423,8 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, Outcome,
         else ""
     )
     reading = (
-        f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed along "
-        f"the rows, and F at the observed time is 1 - exp(-sum).{gaps}",
+        f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of each is summed along the "
+        f"rows, and F at the observed time is 1 - exp(-sum).{gaps}",
     )
     rows = sample_of(replace(outcome, id=None), replace(found, cdf=None, nll=None, hazard=None), np.empty(0)).rows
     of_each = replace(
