@@ -14,12 +14,8 @@ from xcal.metrics.net_benefit import decision_curve, net_benefit
 from xcal.metrics.observed import aalen_johansen, follow_up, kaplan_meier, turnbull
 from xcal.metrics.observed_expected import calibration_slope, observed_expected
 from xcal.metrics.one_calibration import one_calibration
-<<<<<<< HEAD
-from xcal.metrics.pit import pp_curve, quantile_slope
-from xcal.metrics.rows import by_person
-=======
 from xcal.metrics.pit import km_calibration, pp_curve, quantile_slope
->>>>>>> main
+from xcal.metrics.rows import by_person
 
 __all__ = [
     "KaplanMeier",

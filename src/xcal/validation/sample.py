@@ -417,14 +417,10 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, Outcome,
     people = along_rows(hazard, outcome)
     n = people.time.size
     late = people.entry if people.entry.any() else None
-    gaps = (
-        f" {people.n_gaps:,} of them have a gap between two rows, which counts as not observed."
-        if people.n_gaps
-        else ""
-    )
+    gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
     reading = (
-        f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of each is summed along the "
-        f"rows, and F at the observed time is 1 - exp(-sum).{gaps}",
+        f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
+        f"along the rows, and F at the observed time is 1 - exp(-sum).{gaps}",
     )
     rows = sample_of(replace(outcome, id=None), replace(found, cdf=None, nll=None, hazard=None), np.empty(0)).rows
     of_each = replace(
