@@ -157,7 +157,9 @@ def _time_varying(model: Any, X: Any, rows: Rows) -> ModelPredictions:
 
     origin = f"Curves are lifelines' baseline hazard at its own {own.size:,} times, times the factor of each row."
     found = from_own_times(
-        *("CoxTimeVaryingFitter", "lifelines", lambda part: np.exp(-np.outer(factor[part], level))),
+        "CoxTimeVaryingFitter",
+        "lifelines",
+        lambda part: np.exp(-np.outer(factor[part], level)),
         *(own, rows, "previous", origin),
     )
     hazard = None if rows.entry is None else factor * (lived(rows.time) - lived(rows.entry))

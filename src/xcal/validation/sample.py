@@ -429,7 +429,7 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, Outcome,
         survival=None,
         cdf=people.cdf,
         cdf_entry=None if late is None else np.zeros(n),
-        nll=None if loss is None else np.bincount(people.person, loss),
+        nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
         risk_score=None,
         hazard=None,
         reading=(*found.reading, *reading),
@@ -446,7 +446,7 @@ def _along(source: Source, found: ModelPredictions) -> tuple[Vector, Vector | No
     if found.survival is None:  # the probability of the event along each row was given
         assert found.cdf is not None
         return cumulative_hazard(found.cdf), None
-    entry = outcome.starts()
+    entry = outcome.starts().astype(np.float64)
     if found.cdf is not None and source.knows_every_time:
         left, least = 1 - np.where(entry > 0, source.cdf_at(found, entry), 0.0), _LEAST_LEFT
         lived = cumulative_hazard(found.cdf)
