@@ -161,7 +161,7 @@ class ConformalScores(Kept):
     with an event at y stands for all like it that were censored before: 1 / G(y-) of them, with G the probability of
     not being censored, given the covariates. With W the sum of these weights over events with F below u, of n rows,
 
-    .. math:: rac{W + \max_i w_i}{n + 1} \le 	ext{miss}, \qquad rac{n + 1 - W}{n + 1} \le 	ext{miss}
+    .. math:: \frac{W + \max_i w_i}{n + 1} \le \text{miss}, \qquad \frac{n + 1 - W}{n + 1} \le \text{miss}
 
     are what a lower and an upper bound have to fulfil (conformal risk control): P(T < lower) and P(T > upper) are then
     at most `miss` on average, whatever the model, if the weights are right and rows are exchangeable. The first holds
