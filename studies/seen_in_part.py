@@ -11,16 +11,15 @@ record without computing anything.
 """
 
 import argparse
-import json
 import os
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from studies._records import append_line, read_lines, side_by_side
 from xcal import Surv, audit
 
 # Visits so far apart: within the early part of the curves, a third of the follow-up, and most of it.
@@ -166,22 +165,20 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--each", type=int, default=50, help="data sets in a line of the record")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing is begun any more")
     parser.add_argument("--out", type=Path, default=Path("studies/seen_in_part.jsonl"))
     parser.add_argument("--show", action="store_true")
     options, _ = parser.parse_known_args()
-    lines = [json.loads(text) for text in options.out.read_text().splitlines()] if options.out.exists() else []
+    lines = read_lines(options.out)
     if not options.show:
         done = {key(line) for line in lines}
         # All kinds in turn, so that a record that was interrupted holds some of each.
-        starts = range(0, options.datasets, options.each)
-        cells = list(product(starts, options.kinds, CENSORED))
+        cells = product(range(0, options.datasets, options.each), options.kinds, CENSORED)
         tasks = [(kind, c, options.n, s, s + options.each, options.resamples) for s, kind, c in cells]
-        tasks = [task for task in tasks if task[:5] not in done]
-        with ProcessPoolExecutor(options.workers) as pool, options.out.open("a") as record:
-            for future in as_completed([pool.submit(audited, task) for task in tasks]):
-                lines.append(future.result())
-                record.write(json.dumps(lines[-1]) + "\n")
-                record.flush()
+        left = [task for task in tasks if task[:5] not in done]
+        for _, line in side_by_side(audited, left, options.workers, options.minutes):
+            append_line(options.out, line)
+            lines.append(line)
     show(lines)
 
 
