@@ -226,7 +226,7 @@ class Outcome:
             return self
         found = replace(self, id=codes.astype(np.int64))
         before, after = found.next_rows()
-        start = np.zeros(self.n) if self.entry is None else self.entry
+        start = self.starts()
         overlap = start[after] < self.time[before]
         if overlap.any():
             one, other = (int(rows[first_row(overlap)]) for rows in (before, after))
@@ -272,6 +272,10 @@ class Outcome:
         order = np.lexsort((self.time, self.id))
         same = np.flatnonzero(self.id[order][1:] == self.id[order][:-1])
         return order[same], order[same + 1]
+
+    def starts(self) -> FloatArray:
+        """Return the time from which each row was under observation, 0 where none is known."""
+        return np.zeros(self.n) if self.entry is None else self.entry
 
     def of_cause(self, k: int) -> "Outcome":
         """Keep the events of one cause as events, as the others were censored when theirs came."""
