@@ -521,3 +521,15 @@ def test_long_sentences_are_cut_at_a_word(n_words):
     assert shown[2].endswith("five4 ...")
     assert 90 < len(shown[2]) <= 100
     assert whole[2].startswith(shown[2].removesuffix(" ..."))
+
+
+def test_events_at_time_zero_are_a_concern():
+    """The F of such a row is 0, whatever the model: 40 of 400 events are serious, six are not."""
+    rows = survival_data(400, rng=np.random.default_rng(8))
+    for many in (0, 6, 60):
+        time = np.where(np.arange(400) < many, 0.0, rows.time)
+        event = rows.event | (np.arange(400) < many)
+        found = xcal.audit(survival=rows.survival([0.5, 1.0]), times=[0.5, 1.0], y=(time, event), n_bootstrap=0)
+        told = [concern for concern in found.data.concerns if "at time 0" in concern.what]
+        assert [concern.what for concern in told] == [f"{many} events at time 0"] * (many > 0)
+        assert [concern.serious for concern in told] == [many > event.sum() / 10] * (many > 0)

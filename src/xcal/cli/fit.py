@@ -118,9 +118,9 @@ def fit(
     """
     import json
 
-    from xcal.cli.fit_run import as_json as plain
     from xcal.cli.fit_run import epochs_in_words, fit_run, take_part
     from xcal.cli.run_folder import SETTINGS, merged
+    from xcal.validation.words import as_plain
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
     reached = listed("--landmarks", landmarks, float, "times")
@@ -146,4 +146,4 @@ def fit(
     # A bar where one can be drawn; lines where the messages go to a file.
     summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=now_and_then(epochs_in_words))
     if as_json:
-        typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(as_plain(summary), indent=2, ensure_ascii=False))

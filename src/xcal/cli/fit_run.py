@@ -35,7 +35,7 @@ from xcal.metrics.inputs import ends, reached, rounded_time
 from xcal.training.result import EpochReport, Progress
 from xcal.training.rows import launched
 from xcal.validation.result import AuditValue
-from xcal.validation.words import broken, label, shown
+from xcal.validation.words import as_plain, broken, label, shown
 
 # --- What a run says on the screen.
 
@@ -398,17 +398,6 @@ def _write(
             )
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)
-        text = json.dumps(as_json(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(as_plain(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_whole(folder / run_folder.SUMMARY, text.encode())
         write_whole(folder / run_folder.CONFIG, write_config(settings).encode())
-
-
-def as_json(value: Any) -> Any:
-    """Make a value of what JSON has: numbers that are not finite become null."""
-    if isinstance(value, dict):
-        return {key: as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

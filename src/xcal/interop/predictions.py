@@ -12,8 +12,7 @@ from xcal._checks import BoolArray, FloatArray, fail, first_row
 from xcal.calibration.causes import as_incidence
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.discrete import DiscreteDistribution
-from xcal.metrics.curves import Interpolation, at_own_time, at_point, fraction, left_column
-from xcal.metrics.inputs import Vector, rounded_time
+from xcal.metrics.inputs import Interpolation, Vector, at_own_time, at_point, fraction, left_column, rounded_time
 from xcal.objectives import nll
 
 # --- The rows that a model is asked about, and at which times its curves are kept.

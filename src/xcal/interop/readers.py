@@ -23,8 +23,7 @@ from xcal.interop.predictions import (
     refuse_unfitted,
     take_rows,
 )
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Interpolation, Vector
 
 # --- Networks trained with torchsurv.
 # torchsurv has losses and no models: a network is a plain torch module, and nothing in it says what its output means.

@@ -42,8 +42,7 @@ from xcal.interop.predictions import (
     put_together,
     take_rows,
 )
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation
-from xcal.metrics.inputs import Vector, as_curves, as_time_grid
+from xcal.metrics.inputs import INTERPOLATIONS, Interpolation, Vector, as_curves, as_time_grid
 
 # --- Which libraries' models can be read, and what each gives. A model is recognised by its class, without an import.
 

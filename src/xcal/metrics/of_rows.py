@@ -15,7 +15,7 @@ from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method, PValue
-from xcal.metrics import cox, curves, pit
+from xcal.metrics import cox, pit
 from xcal.metrics import one_calibration as groups_of_risk
 from xcal.metrics.auc import CountedAUC
 from xcal.metrics.concordance import antolini_indices, concordance_index, uno_weights
@@ -440,7 +440,7 @@ def no_mean_curve(rows: Rows) -> str:
 
 
 def km_calibration(rows: Rows, horizon: None, asked: Asked) -> Found:
-    return {"km_calibration": curves.km_calibration(**_curves(rows), **_outcome(rows)).value}
+    return {"km_calibration": pit.km_calibration(**_curves(rows), **_outcome(rows)).value}
 
 
 def curve_deviations(rows: Rows) -> Callable[[Block], Matrix]:

@@ -15,9 +15,8 @@ from xcal.calibration.significance import Method
 from xcal.data.surv import Outcome
 from xcal.metrics.auc import CountedValues, cumulative_dynamic_auc
 from xcal.metrics.calibration_curve import SmoothCalibration, group_labels, smooth_calibration
-from xcal.metrics.curves import Interpolation
 from xcal.metrics.errors import IntegratedBrierScore, integrated_brier_score, scaled_brier_score
-from xcal.metrics.inputs import Integers, Matrix, Vector, mean_of
+from xcal.metrics.inputs import Integers, Interpolation, Matrix, Vector, mean_of
 from xcal.metrics.intervals import Distance
 from xcal.metrics.observed import observed_risk
 from xcal.metrics.observed_expected import (

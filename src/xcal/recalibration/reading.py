@@ -15,7 +15,7 @@ from xcal.data.surv import Surv
 from xcal.data.survival import SurvivalData, folds_by_event
 from xcal.interop.predictions import ModelPredictions, WholeLaw, count_rows, take_rows
 from xcal.interop.reading import read_model
-from xcal.metrics.curves import at_own_time, at_point
+from xcal.metrics.inputs import at_own_time, at_point
 from xcal.recalibration.maps import count_of_pieces
 
 Column = str | int

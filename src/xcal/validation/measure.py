@@ -14,10 +14,9 @@ from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import holm
 from xcal.calibration.subgroups import Column
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
-from xcal.metrics.curves import at_point
 from xcal.metrics.errors import brier_score
 from xcal.metrics.estimates import UNKNOWN, Draws, Estimates, bootstrap, estimates, net_benefits
-from xcal.metrics.inputs import Vector, is_small, mean_of, reached, shown_range, told
+from xcal.metrics.inputs import Vector, at_point, is_small, mean_of, reached, shown_range, told
 from xcal.metrics.intervals import error_of_interval, random_effects, resampled_intervals
 from xcal.metrics.net_benefit import DecisionCurve, benefit
 from xcal.metrics.observed import as_censoring, censoring_survival, turnbull

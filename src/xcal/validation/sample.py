@@ -17,8 +17,7 @@ from xcal.interop import ModelPredictions, read_model
 from xcal.interop import Rows as AskedRows
 from xcal.interop.predictions import check_predictions
 from xcal.interop.reading import is_plain, read_cdf, read_curves, read_risk
-from xcal.metrics.curves import Interpolation, at_own_time, at_point, restricted_mean
-from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.inputs import Integers, Interpolation, Vector, at_own_time, at_point, restricted_mean
 from xcal.metrics.rows import NO_CDF, Rows, since
 from xcal.metrics.spec import Skipped
 from xcal.validation.arguments import (
