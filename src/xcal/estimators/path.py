@@ -402,7 +402,7 @@ random_state, device, progress
         x = read_rows(self, X, reset=False)
         outcome, weights = self._judged(X, y, None, len(x))
         outcome = outcome.limited("y", causes=True)
-        outcome = Outcome(outcome.time.astype(np.float64), outcome.event)  # all causes together
+        outcome = replace(outcome, time=outcome.time.astype(np.float64), cause=None, causes=())  # all of them together
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])
