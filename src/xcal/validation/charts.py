@@ -31,6 +31,7 @@ from xcal.show.charts import (
     heights,
     narrowest,
     pit_histograms,
+    pit_limit,
     pp_curves,
     risk_histograms,
     risk_limit,
@@ -123,8 +124,11 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
     return text
 
 
-def calibration(results: Results, horizon: float, group: str | None = None) -> Drawn:
-    """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal."""
+def calibration(results: Results, horizon: float, group: str | None = None, beside: Results = ()) -> Drawn:
+    """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal.
+
+    The axes are the same for the models `beside` it, as are those of the pictures below.
+    """
     curves = [same(result.measured.calibration, horizon, group) for result in results]
     drawn = _inked(curves)
     if not drawn:
@@ -139,7 +143,12 @@ def calibration(results: Results, horizon: float, group: str | None = None) -> D
                 f" {name}: predicted and observed risk differ by {shown(found[0])} on average and by {shown(found[1])}"
                 " at most."
             )
-    return calibration_curves(drawn), words
+    return calibration_curves(drawn, top=_end_of_risks([*results, *beside], horizon, group)), words
+
+
+def _end_of_risks(results: Results, horizon: float, group: str | None) -> float:
+    curves = [same(result.measured.calibration, horizon, group) for result in results]
+    return risk_limit([curve for curve in curves if curve is not None])
 
 
 def _inked(items: Sequence[Found | None]) -> list[tuple[Found, str]]:
@@ -151,21 +160,27 @@ def _of(group: str | None) -> str:
     return "" if group is None else f" in the group {group}"
 
 
-def risk_histogram(results: Results, horizon: float, group: str | None = None) -> Drawn:
+def risk_histogram(results: Results, horizon: float, group: str | None = None, beside: Results = ()) -> Drawn:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     drawn = _inked([same(result.measured.calibration, horizon, group) for result in results])
     if not drawn:
         return NOTHING
-    return risk_histograms(drawn), "Histogram of the predicted risks, beneath the calibration curve."
+    top = _end_of_risks([*results, *beside], horizon, group)
+    return risk_histograms(drawn, top=top), "Histogram of the predicted risks, beneath the calibration curve."
 
 
-def pit(results: Results, method: str, group: str | None = None) -> Drawn:
+def pit(results: Results, method: str, group: str | None = None, beside: Results = ()) -> Drawn:
     """Draw the histogram of F at the observed times, with the range in which a perfect model stays."""
-    found = [[one for one in result.measured.pit if (one.method, one.group) == (method, group)] for result in results]
-    drawn = _inked([one[0] if one else None for one in found])
+    found, others = (
+        [next((one for one in r.measured.pit if (one.method, one.group) == (method, group)), None) for r in some]
+        for some in (results, beside)
+    )
+    drawn, around = _inked(found), [one for one in others if one is not None]
     if not drawn:
         return Words(NOT_HERE), "Not measured."
-    return pit_histograms(drawn), f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
+    top = pit_limit([*(one for one, _ in drawn), *around])
+    picture = pit_histograms(drawn, beside=around, top=top)
+    return picture, f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
 
 
 def pp(results: Results) -> Drawn:
@@ -277,6 +292,30 @@ def decision(results: Results, horizon: float) -> Drawn:
     x = Axis("Threshold: act above this risk", ends_of(first.threshold), PERCENT)
     y = Axis("Net benefit", benefit_limits([curve for curve, _ in drawn]), ".2f")
     return Picture(x, y, tuple(marks), 280), f"Decision curve at {time_in_words(horizon, results[0].time_unit)}."
+
+
+# Values whose precision is drawn, each in its colour.
+_PRECISION_INKS = {"oe": "model", "slope": "second", "auc": "without_event", "ici": "observed"}
+PRECISION_KEYS = tuple(Key(label(metric).name, ink) for metric, ink in _PRECISION_INKS.items())
+
+
+def precision(result: AuditResult, horizon: float) -> Drawn:
+    """Draw how wide intervals are for each number of events, as a part of the width to aim for."""
+    found = [one for one in result.precision() if one.horizon == horizon]
+    if not found:
+        return NOTHING
+    here, needed = found[0].n_events, [one.n_needed for one in found]
+    low, high = 0.5 * min(here, *needed), 2.0 * max(here, *needed)
+    events = np.geomspace(low, high, 16)
+    marks: list[Mark] = [Rule(y=1.0, dash=(5, 4)), Rule(x=float(here), dash=_HORIZON_DASH)]
+    for one in found:
+        data = {"x": events, "y": np.sqrt(one.n_needed / events)}
+        marks.append(Line(data, _PRECISION_INKS[one.metric], label=label(one.metric).name))
+    picture = Picture(
+        Axis("Events", (low, high), log=True), Axis("Width / width to aim for", (0.0, 3.0)), tuple(marks), height=240
+    )
+    told = "; ".join(f"{label(one.metric).name}: {one.n_needed:,}" for one in found)
+    return picture, f"Events for an interval as narrow as is aimed for: {told}; here there are {here:,}."
 
 
 def ends_of(values: Vector) -> list[float]:
@@ -489,9 +528,10 @@ _PLOTS: dict[str, tuple[Callable[[AuditResult, Any, str | None], Drawing], tuple
         ("conditional_calibration",),
     ),
     "censoring": (lambda one, t, _: _plot_censoring(one), ()),
+    "precision": (lambda one, t, _: NOTHING[0] if t is None else precision(one, t)[0], ("oe", "horizon")),
 }
 KINDS: tuple[str, ...] = tuple(_PLOTS)
 """Kinds of pictures that `plot` accepts."""
 _BY_GROUP = ("calibration", "pit")
-AT_HORIZON = ("calibration", "decision", "risks", "groups")
+AT_HORIZON = ("calibration", "decision", "risks", "groups", "precision")
 """Those of them that are of one horizon."""
