@@ -81,7 +81,14 @@ def numbers(place):
 
 
 def page_data(file):
-    return json.loads(re.search(r'id="page-data">(.*?)</script>', file.read_text(encoding="utf-8"), re.DOTALL)[1])
+    """Return what the pictures of a page are made of, with rows of data where the page has columns."""
+    data = json.loads(re.search(r'id="page-data">(.*?)</script>', file.read_text(encoding="utf-8"), re.DOTALL)[1])
+    for spec in (spec for chart in data["charts"] for spec in chart["specs"]):
+        tables = spec["datasets"].items()
+        spec["datasets"] = {
+            name: [dict(zip(one, row, strict=True)) for row in zip(*one.values(), strict=True)] for name, one in tables
+        }
+    return data
 
 
 def expected(model, x, y, horizons=None):

@@ -1,6 +1,7 @@
 """The report: one HTML file that answers one question after another, for one model or for two."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from xcal._checks import fail
@@ -20,10 +21,12 @@ def report_page(result: AuditResult) -> Page:
     summary = result.data
     horizons = _measured([result])
     return Page(
-        title=f"Validation of {result.model}",
+        title=title
+        if (title := "" if result.study is None else result.study.title)
+        else f"Validation of {result.model}",
         subtitle=f"{result.model}{library}, tested on {summary.n:,} rows with {summary.n_events:,} events",
         selectors=_horizon(horizons, result.time_unit),
-        top=(sections.verdicts([result]), *sections.glance(result, horizons)),
+        top=(sections.verdicts([result]), sections.first_look(result, horizons)),
         sections=_sections([result], horizons),
         footer=_footer(result),
     )
@@ -87,23 +90,30 @@ def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
 def _sections(
     results: Sequence[AuditResult], horizons: Sequence[float], differences: Sequence[AuditValue] = ()
 ) -> tuple[Section, ...]:
-    of_sites, later = sections.sites(results, horizons), sections.landmarks(results, horizons)
-    return (
+    first = results[0]
+    found = (
+        sections.said_by_authors(first, {"background": ""}, "Why this was done", "Background"),
         sections.on_average(results, horizons),
         sections.each_level(results, horizons),
         sections.all_times(results),
+        sections.for_whom(results),
+        sections.groups(results, horizons),
+        sections.sites(results, horizons),
+        sections.landmarks(results, horizons),
         sections.ordering(results, horizons),
         sections.overall_error(results, horizons),
         sections.usefulness(results, horizons),
         sections.by_outcome(results, horizons),
-        sections.groups(results, horizons),
-        *(one for one in (of_sites, later) if one is not None),
-        sections.for_whom(results),
-        sections.data(results[0]),
+        sections.updates(results, horizons),
+        sections.data(first),
+        sections.sample_size(first, horizons) if len(results) == 1 else None,
         sections.all_numbers(results, differences),
         sections.methods(results),
-        sections.guideline(results[0]),
+        sections.said_by_authors(first, {"discussion": ""}, "What follows", "Discussion"),
+        sections.said_by_authors(first, {"statements": ""}, "Statements", "Statements"),
+        sections.guideline(first),
     )
+    return tuple(replace(section, folded=True) for section in found if section is not None)
 
 
 def _footer(result: AuditResult) -> str:
