@@ -79,16 +79,17 @@ def _curves(rows: Rows) -> dict[str, Any]:
 def no_order(rows: Rows) -> str:
     if rows.lower is not None:
         return rows.seen_in_part
-    return "" if rows.score is not None else "F at the observed times alone puts no rows in order"
+    return "" if rows.at_risk.score is not None else "F at the observed times alone puts no rows in order"
 
 
 def no_other_order(rows: Rows) -> str:
     late = f"{rows.seen_in_part}; Harrell's C is that of the rows at risk at each event"
-    return no_order(rows) or (late if rows.entry is not None else "")
+    return no_order(rows) or (late if rows.seen_in_part else "")
 
 
 def harrell(rows: Rows, horizon: None, asked: Asked) -> Found:
-    return {"harrell": concordance_index(**_outcome(rows), predicted_time=rows.score, entry=rows.entry).value}
+    own = rows.at_risk
+    return {"harrell": concordance_index(**_outcome(own), predicted_time=own.score, entry=own.entry).value}
 
 
 def uno(rows: Rows, horizon: None, asked: Asked) -> Found:
@@ -97,12 +98,13 @@ def uno(rows: Rows, horizon: None, asked: Asked) -> Found:
 
 
 def counted_pairs(rows: Rows, horizon: None) -> Counted:
-    """Both concordances of resamples come from one pass over the pairs."""
-    pairs, one = rows.pairs, np.ones((1, rows.n))
+    """Both concordances of resamples come from one pass over the pairs; people are drawn with all of their rows."""
+    pairs, one = rows.at_risk.pairs, np.ones((1, rows.at_risk.n))
+    person = slice(None) if rows.stretches is None else rows.stretches.person
 
     def draw(block: Block) -> Mapping[str, Vector]:
-        weights = [one] if rows.entry is not None else [one, uno_weights(block)]
-        found = block.once("pairs", lambda: pairs.indices(block.counts, weights))
+        weights = [one] if rows.seen_in_part else [one, uno_weights(block)]
+        found = block.once("pairs", lambda: pairs.indices(block.counts[:, person], weights))
         return dict(zip(("harrell", "uno"), found, strict=False))
 
     return draw

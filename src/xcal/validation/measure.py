@@ -528,6 +528,7 @@ def over_time(rows: Rows, level: float) -> OverTime:
     One column of predictions at a time.
     """
     times = np.linspace(0.0, reached(rows.time, rows.min_cell), _POINTS)
+    rows = rows.at_risk
     if rows.lower is not None:
         return _of_intervals(rows, rows.lower, times)
     if rows.entry is not None:
