@@ -260,10 +260,12 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
     assert read.times is not None
     assert read.cdf is not None
     assert read.nll is not None
-    score = integrated_brier_score(read.survival, read.times, **given)
+    outcome, score = Outcome(rows.time, rows.event), integrated_brier_score(read.survival, read.times, **given)
+    dcal = d_calibration_of(model, rows.x, outcome, n_bins=rows.n_bins, clusters=rows.clusters)
+    assert isinstance(dcal, DCalibrationResult)
     known = np.isfinite(score.value)
     values = Values(
-        dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins, clusters=rows.clusters),
+        dcal=dcal,
         conditional=float(conditional_values(read.cdf[None], rows.x, rows.event, None, rows.n_bins)[0]),
         concordance=concordance_index(**given, risk=model.risk(rows.x)).value,
         nll=float(read.nll.mean()),

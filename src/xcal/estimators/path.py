@@ -368,7 +368,8 @@ random_state, device, progress
         X, y
             Rows to measure all models on, as in `fit`. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
-            Of more than 10,000 rows, so many are drawn at random, and the page says so.
+            Of more than 10,000 rows, so many are drawn at random, and the page says so. Of several causes the page is
+            about the first event, whatever its cause.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
             numbers. After the last time seen in training the models extrapolate, and the page says so.
@@ -401,6 +402,7 @@ random_state, device, progress
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
         outcome, weights = self._judged(X, y, None, len(x))
+        outcome = outcome.limited("y", causes=True)
         time, event = outcome.time.astype(np.float64), outcome.event
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")

@@ -256,7 +256,11 @@ def past_the_end(last: float, time: FloatArray) -> str:
 
 
 def from_distribution(
-    model: str, library: str, distribution_of: Callable[[slice], SurvivalDistribution], rows: Rows
+    model: str,
+    library: str,
+    distribution_of: Callable[[slice], SurvivalDistribution],
+    rows: Rows,
+    causes: tuple[str, ...] = (),
 ) -> ModelPredictions:
     """Read a model that gives a distribution for each row: exact curves, exact F, and the likelihood.
 
@@ -268,9 +272,12 @@ def from_distribution(
         From a slice of the rows to their distribution, in the unit of the times.
     rows
         What is asked.
+    causes
+        Names of the causes that the distributions tell apart, if they do; F and the likelihood are those of any event.
     """
     grid = rows.grid()
     survival, cdf, loss = np.empty((rows.n, grid.size)), np.empty(rows.n), np.empty(rows.n)
+    incidence = np.empty((rows.n, len(causes), grid.size)) if causes else None
     points = torch.from_numpy(np.ascontiguousarray(grid)).unsqueeze(1)
     discrete = False
     for part in rows.parts(grid.size):
@@ -282,14 +289,29 @@ def from_distribution(
             survival[part] = distribution.survival(points.expand(-1, time.numel())).T.numpy()
             cdf[part] = distribution.cdf(time).numpy()
             loss[part] = nll(distribution, time, event, density=True).numpy()
+            if incidence is not None:
+                curves = distribution.cumulative_incidence(points.expand(-1, time.numel()))
+                incidence[part] = curves.movedim(0, -1).numpy()
     density = "the mass of its time bin over the bin's width" if discrete else "the density"
     reading = (
         f"{model} gives a whole distribution for each row: F at the observed time is exact, and so is the likelihood "
         f"({density} at an event, survival at a censoring).",
         f"Survival curves are kept at {grid.size} times, the horizons among them, and are exact there.",
         BETWEEN["linear"],
+        *of_causes(causes, rows),
     )
-    return ModelPredictions(model, library, rows.n, survival=survival, times=grid, cdf=cdf, nll=loss, reading=reading)
+    return ModelPredictions(
+        model,
+        library,
+        rows.n,
+        survival=survival,
+        times=grid,
+        cdf=cdf,
+        nll=loss,
+        reading=reading,
+        incidence=incidence,
+        causes=causes,
+    )
 
 
 def from_own_times(

@@ -69,7 +69,7 @@ def read_xcal(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted `SurvivalModel` or `SurvivalPath`; the path predicts with the model that it selected."""
     check_fitted(model)
     found = from_distribution(
-        class_name(model), "xcal", lambda part: model.predict_distribution(take_rows(X, part)), rows
+        class_name(model), "xcal", lambda part: model.predict_distribution(take_rows(X, part)), rows, model.causes_
     )
     return replace(found, end=model.last_time_, risk_score=model.predict(X), reading=(*found.reading, ORDERED))
 
