@@ -64,7 +64,8 @@ def read_outcome(
 ) -> Outcome:
     """Read times, events, entries and intervals from `Surv`, a structured array, a data frame, or (time, event).
 
-    Several rows of one id are refused unless the caller knows `people`. `X` and `beside` are what else is known of the same rows, as in `xcal.data.surv.read_outcome`.
+    Several rows of one id are refused unless the caller knows `people`. `X` and `beside` are what else is known of the
+    same rows, as in `xcal.data.surv.read_outcome`.
     """
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
@@ -222,6 +223,10 @@ def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels
     bad = ~(np.isfinite(found) & (found >= 0))
     if bad.any():
         fail("landmarks", "finite times of zero or larger", found[first_row(bad)], first_row(bad))
+    if outcome.id is not None:
+        fail(
+            "landmarks", "None beside several rows of one id: risks from there on depend on later ones", f"{found[0]:g}"
+        )
     if outcome.lower is not None:
         fail("landmarks", "None beside intervals: who had come so far without the event is not known", f"{found[0]:g}")
     last = float(outcome.time[outcome.event].max())

@@ -260,7 +260,7 @@ def audit(
     columns, left_out, no_covariates = checks.read_covariates(covariates, X, outcome, risk_of_rows)
     site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
     labels = checks.read_groups(groups, X, outcome.n) | of_sites
-    points = checks.read_landmarks(landmarks, outcome, labels)
+    points = checks.read_landmarks(landmarks, source.outcome, labels)
     of_rows: dict[str, Any] = {
         "covariates": columns,
         "clusters": checks.read_clusters(clusters, X, outcome.n),

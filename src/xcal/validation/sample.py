@@ -421,6 +421,9 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPre
         f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
         f"along the rows, and F at the observed time is 1 - exp(-sum).{gaps}",
     )
+    told = found.reading
+    if found.survival is None and found.hazard is None:
+        told = ("The probability of the event along each row was given, and nothing else.",)
     rows = sample_of(replace(outcome, id=None), replace(found, cdf=None, nll=None, hazard=None), np.empty(0)).rows
     of_each = replace(
         found,
@@ -431,7 +434,7 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPre
         nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
         risk_score=None,
         hazard=None,
-        reading=(*found.reading, *reading),
+        reading=(*told, *reading),
     )
     return people, of_each, Stretches(rows, people.person[rows.order])
 

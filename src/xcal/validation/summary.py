@@ -127,7 +127,7 @@ def _of_people(rows: Rows) -> Iterator[Concern]:
     if rows.stretches is None:
         return
     effect = (
-        "F of a person is 1 - exp(-H), with H the hazard summed along the rows: people are counted and drawn, not rows. "
+        "F of a person is 1 - exp(-H), with H the hazard summed along the rows: people are counted, not rows. "
         "There are no risks by a horizon, which depend on covariates that nobody knows before. Groups and covariates "
         "are those of the first row."
     )
