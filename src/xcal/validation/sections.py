@@ -35,7 +35,7 @@ from xcal.show.page import (
 from xcal.validation import charts
 from xcal.validation.arguments import MIN_EVENTS, MOST_MISSING
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.precision import precision_in_words
+from xcal.validation.next_steps import precision_in_words
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
 from xcal.validation.study import probast, tripod
 from xcal.validation.table_one import Described, Followed

@@ -35,7 +35,7 @@ from xcal.calibration.subgroups import departure_in_words
 from xcal.metrics.intervals import POSITIVE, times_as_many
 from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
-from xcal.validation.precision import rounded_up
+from xcal.validation.next_steps import rounded_up
 from xcal.validation.result import Answer, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
