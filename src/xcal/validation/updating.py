@@ -44,6 +44,8 @@ def measure_updates(rows: Rows, level: float, seed: int) -> tuple[tuple[Update, 
     fold = _folds(rows, seed)
     without = [rows.take(fold != own) for own in range(_FOLDS)]
     maps = [_map(own) for own in without]
+    if rows.cdf is None:
+        skipped.append(Skipped(_UPDATED, f"the map: {rows.no_cdf}"))
     for horizon in (h for h in rows.risk if rows.at(h).is_followed):
         if rows.at(horizon).n_events < FEWEST_FOR_LEVELS_IN_GROUP:
             few = f"fewer than {FEWEST_FOR_LEVELS_IN_GROUP} events by then are too few to fit an update"
@@ -54,8 +56,8 @@ def measure_updates(rows: Rows, level: float, seed: int) -> tuple[tuple[Update, 
         }
         for how, updates in {**fitted, "map": maps}.items():
             if rows.cdf is None and how == "map":
-                skipped.append(Skipped(_UPDATED, f"the map: {rows.no_cdf}", horizon))
-            elif any(update is None for update in updates):
+                continue
+            if any(update is None for update in updates):
                 skipped.append(Skipped(_UPDATED, f"{how}: a fold does not determine it", horizon))
             else:
                 risk = rows.risk[horizon].copy()
