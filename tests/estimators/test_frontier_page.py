@@ -7,7 +7,6 @@ import json
 import re
 from functools import cache
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +15,8 @@ from lifelines import KaplanMeierFitter
 from scipy.stats import norm
 
 from tests.estimators.simulate import survival_rows
-from xcal import Surv, SurvivalData, audit, concordance_index, conditional_calibration, d_calibration, nll
+from xcal import Surv, SurvivalData, audit, concordance_index, d_calibration, nll
 from xcal.estimators import SurvivalPath, load
-from xcal.estimators.fitting import FEATURES
-from xcal.estimators.frontier_page import FrontierReport, _answer
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -94,17 +91,16 @@ def page_data(file):
 def expected(model, x, y, horizons=None):
     """D-calibration, floor, p, conditional calibration, concordance, NLL and IBS by the public functions.
 
-    IBS is on times with the horizons; with features at hand conditional calibration does not depend on the seed.
+    The p-value (simulated for few rows), conditional calibration and IBS are those of an audit.
     """
     time, event = (torch.from_numpy(y[name].copy()) for name in ("time", "event"))
     distribution = model.predict_distribution(x)
     measured = d_calibration(distribution.cdf(time), event, n_bins=10)
     order = concordance_index(time=time, event=event, risk=model.predict(x)).value
-    ibs = audit(model, x, y, n_bootstrap=0, horizons=horizons).value("ibs").value
-    given = {"features": FEATURES.of(x), "n_draws": 0, "where": False, "n_bins": 10}
-    k = conditional_calibration(distribution.cdf(time), event, x, **given).value
+    audited = audit(model, x, y, n_bootstrap=0, horizons=horizons)
+    p, k, ibs = (audited.value(name).value for name in ("d_calibration_p", "conditional_calibration", "ibs"))
     loss = float(nll(distribution, time, event, density=True).mean())
-    return [measured.value, measured.floor, measured.p_value, k, order, loss, ibs]
+    return [measured.value, measured.floor, p, k, order, loss, ibs]
 
 
 def test_it_is_whole_on_a_phone_without_a_network(file, visit):
@@ -137,29 +133,10 @@ def test_what_was_chosen_stands_on_top_with_its_reason(path, tab):
     assert tab.locator(".callout .headline").inner_text() == chosen
     assert path.selection_.reason[1:] in words
     assert tab.locator("output").text_content() == chosen
-    measured = path.select().d_calibration(TEST.x, TEST.y, n_bins=10)
-    value = f"its D-calibration in 10 bins is {measured.value:.2g}"
-    assert f"{value}; a perfect model scores {measured.floor:.2g}" in words
-    assert ("nothing shows that it is off" in words) == (measured.p_value >= 0.05)
+    verdict = audit(path.select(), TEST.x, TEST.y, n_bootstrap=0, time_unit="years", name=chosen).verdict
+    assert verdict.headline in words
+    assert verdict.sentences[0] in words
     assert tab.locator(".callout").bounding_box()["y"] < tab.locator("section").first.bounding_box()["y"]
-
-
-@pytest.mark.parametrize(
-    ("value", "p_value", "level", "said"),
-    [
-        (2.8e-4, 0.2, "good", "nothing shows that it is off"),
-        (2.8e-4, 1e-4, "good", "small, but no chance, bins hold 3 % too many or too few events"),
-        (4.2e-3, 1e-4, "caution", "it is off, bins hold 20 % too many or too few events"),
-    ],
-)
-def test_the_answer_has_the_criteria_of_an_audit(value, p_value, level, said):
-    """On the same rows an audit calls the second small and trusts it: the page of the path must not call it off."""
-    dcal = SimpleNamespace(value=value, floor=2e-4, p_value=p_value)
-    one = SimpleNamespace(lam=0.0, recalibrated=False, name="λ = 0", values=SimpleNamespace(dcal=dcal))
-    selection = SimpleNamespace(lam=0.0, recalibrated=False, reason="it is so")
-    frontier = SimpleNamespace(candidates=(one,), rows=SimpleNamespace(n_bins=10))
-    found = _answer(FrontierReport(frontier, selection, None, "m", ""))
-    assert (found.level, found.sentences[1].split("): ")[1]) == (level, f"{said}.")
 
 
 @pytest.mark.parametrize("k", range(len(CANDIDATES)))
@@ -178,12 +155,12 @@ def test_the_slider_moves_the_values_of_the_model(path, tab, on_test, k):
 def test_values_at_the_horizon_are_those_of_the_model(path, tab, k):
     lam, mapped = CANDIDATES[k]
     pick(tab, k)
-    place = section(tab, "Is it right for each level of risk?")
+    place = section(tab, "Are they right for each level of risk?")
     for button in place.locator("input[name=horizon]").all():
         button.check()
         settle(tab)
         t = float(re.search(r"[\d.]+", tab.locator("#said").text_content())[0])
-        ratio, mean, seen, ici = numbers(place)
+        ratio, mean, seen, ici = numbers(place)[:4]
         predicted = path.model(lam, recalibrated=mapped).predict_cdf(TEST.x, [t])[:, 0]
         observed = 1 - float(KaplanMeierFitter().fit(TEST.y["time"], TEST.y["event"]).predict(t))
         assert [mean, seen] == [pytest.approx(predicted.mean()), pytest.approx(observed)]
@@ -253,7 +230,7 @@ def test_a_click_on_a_point_moves_every_picture(path, tab):
 
 def test_the_horizon_moves_the_calibration_curve_alone(tab):
     before = marks(tab)
-    buttons = section(tab, "Is it right for each level of risk?").locator("input[name=horizon]")
+    buttons = section(tab, "Are they right for each level of risk?").locator("input[name=horizon]")
     buttons.nth(0).check()
     settle(tab)
     for (follows, old), (_, new) in zip(before, marks(tab), strict=True):
@@ -315,7 +292,8 @@ def test_labels_of_the_frontiers_do_not_overlap(file, visit, width):
 
 def test_the_histogram_and_its_range_are_those_of_d_calibration(path, tmp_path):
     chart = page_data(path.report(tmp_path / "all.html", TEST.x, TEST.y, min_cell=0))["charts"][3]
-    for (lam, mapped), spec in zip(CANDIDATES, chart["specs"], strict=True):
+    by_mass = chart["specs"][:: len(chart["specs"]) // len(CANDIDATES)]
+    for (lam, mapped), spec in zip(CANDIDATES, by_mass, strict=True):
         measured = path.model(lam, recalibrated=mapped).d_calibration(TEST.x, TEST.y, n_bins=10)
         heights = [row["y"] for row in rows_with(spec, "start", "end")]
         np.testing.assert_allclose(heights, measured.histogram, rtol=1e-5, atol=1e-9)
@@ -330,7 +308,8 @@ def test_bins_and_risk_groups_of_few_rows_are_merged(path, tmp_path):
     few, event = 8, TEST.y["event"]
     file = path.report(tmp_path / "few.html", TEST.x[:60], TEST.y[:60], min_cell=few)
     shown = page_data(file)["charts"]
-    for (lam, mapped), spec in zip(CANDIDATES, shown[3]["specs"], strict=True):
+    by_mass = shown[3]["specs"][:: len(shown[3]["specs"]) // len(CANDIDATES)]
+    for (lam, mapped), spec in zip(CANDIDATES, by_mass, strict=True):
         model = path.model(lam, recalibrated=mapped)
         time = torch.from_numpy(TEST.y["time"][:60].copy())
         cdf = model.predict_distribution(TEST.x[:60]).cdf(time).numpy()
@@ -440,25 +419,25 @@ def test_every_kind_of_path_has_a_page(kind, tmp_path, visit):
     np.testing.assert_allclose(found, expected(fitted.select(), HELD_OUT.x, HELD_OUT.y, 1.0), rtol=1e-9)
 
 
-def test_tied_times_are_measured_as_the_model_measures_them(path, tmp_path, visit):
+def test_tied_times_are_measured_as_an_audit_measures_them(path, tmp_path, visit):
     months = Surv(time=np.ceil(4 * TEST.y["time"]) / 4, event=TEST.y["event"])
     tab = visit(path.report(tmp_path / "months.html", TEST.x, months))
-    measured = path.select().d_calibration(TEST.x, months, n_bins=10)
-    assert measured.value != path.select().d_calibration(TEST.x, months, n_bins=10, ties="point").value
+    audited = audit(path.select(), TEST.x, months, n_bootstrap=0)
+    names = ("d_calibration", "d_calibration_floor", "d_calibration_p", "conditional_calibration")
     found = numbers(section(tab, "What does calibration cost?"))
-    assert found[:3] == [pytest.approx(one) for one in (measured.value, measured.floor, measured.p_value)]
+    assert found[:4] == [pytest.approx(audited.value(name).value) for name in names]
 
 
 def test_horizons_after_the_training_are_named_as_extrapolated(path, tmp_path, visit):
     last = float(DATA.y["time"].max())
     longer = Surv(time=np.append(TEST.y["time"][:-1], 3 * last), event=TEST.y["event"])
     tab = visit(path.report(tmp_path / "late.html", TEST.x, longer, horizons=[1, 2 * last], time_unit="years"))
-    words = section(tab, "Is it right for each level of risk?").locator(".note").inner_text()
+    words = section(tab, "Are they right for each level of risk?").locator(".note").last.inner_text()
     assert words == f"Extrapolated, as no row of the training was followed beyond {last:.3g} years: {2 * last:g} years."
     tab.locator("input[name=horizon]").nth(1).check()
     settle(tab)
     model = path.select()
-    mean = numbers(section(tab, "Is it right for each level of risk?"))[1]
+    mean = numbers(section(tab, "Are they right for each level of risk?"))[1]
     assert mean == pytest.approx(model.predict_cdf(TEST.x, [2 * last], extrapolate=True).mean())
     assert tab.problems == []
 
@@ -501,7 +480,7 @@ def test_what_cannot_be_shown_is_refused_and_nothing_is_written(path, tmp_path, 
 
 
 def test_of_very_many_rows_some_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr("xcal.estimators.frontier_values.MOST_ROWS", 100)
+    monkeypatch.setattr("xcal.estimators.frontier_page.MOST_ROWS", 100)
     fitted = SurvivalPath((0.0, 10.0), 1, **SMALL).fit(DATA.x, DATA.y)
     text = fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text(encoding="utf-8")
     assert f"on 100 rows (drawn at random from {len(HELD_OUT.x)}) with" in text
@@ -520,6 +499,6 @@ def test_rows_that_belong_together_are_counted_once(path, tmp_path):
     by_rows, by_patients = (d_calibration(cdf, y["event"], n_bins=10, clusters=c).floor for c in (None, labels))
     assert by_patients > 2 * by_rows
     for floor, page in ((by_rows, rows), (by_patients, patients)):
-        assert f"a perfect model scores {floor:.2g} on average" in page
+        assert f"of a perfect model about {floor:.2g}" in page
     with pytest.raises(ValueError, match="clusters"):
         path.report(tmp_path / "no.html", x, y, clusters=labels[:5])

@@ -21,7 +21,8 @@ def tables(spread):
         lines[name] = 1.0
     for name in ("nll_sd", "dcal_sd", "concordance_sd"):
         lines[name] = 0.0
-    return lines, lines.assign(recalibrated=True, dcal=0.9 * dcal)
+    both = (lines.assign(recalibrated=False), lines.assign(recalibrated=True, dcal=0.9 * dcal))
+    return lines, pd.concat(both, ignore_index=True)
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-3, 0.1, 1.0])
@@ -29,15 +30,15 @@ def test_labels_cover_no_other_label_no_point_and_not_the_legend(spread):
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    lines, mapped = tables(spread)
-    ax = plot_frontier(lines, mapped)
+    lines, candidates = tables(spread)
+    ax = plot_frontier(lines, candidates)
     ax.figure.canvas.draw()
     written = [text for text in ax.texts if text.get_text()]
     assert len(written) == 13
     boxes = [text.get_window_extent() for text in written]
     legend = ax.get_legend().get_window_extent()
     assert not any(one.overlaps(other) for one, other in combinations([*boxes, legend], 2))
-    points = ax.transData.transform(pd.concat([lines, mapped])[["dcal", "concordance"]].to_numpy())
+    points = ax.transData.transform(candidates[["dcal", "concordance"]].to_numpy())
     assert not any(box.count_contains(points) for box in boxes)
     inside = ax.get_window_extent()
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 for box in boxes)

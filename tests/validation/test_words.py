@@ -335,6 +335,16 @@ def test_parts_of_covariates_count_as_groups_do():
     assert with_part(1e-3, (1.1, 1.05, 1.15)).level == "trust"  # real, and small
 
 
+def test_a_small_error_of_a_part_hides_no_doubt_at_another_horizon():
+    small = PartFound("age > 70", None, 200, 190, 1.1, 1.05, 1.15, 0.001)
+    larger = PartFound("age > 70", 5.0, 200, 90, 1.6, 1.3, 1.9, 0.04)
+    found = replace(measurements(*GOOD), parts=(small, larger))
+    answer = judge("M", found, data(), level=0.95, time_unit="years")
+    assert answer.level == "unknown"
+    assert "In doubt where age > 70, and perhaps chance: risks by 5 years" in " ".join(answer.sentences)
+    assert judge("M", replace(found, parts=(small,)), data(), level=0.95, time_unit="years").level == "trust"
+
+
 def test_groups_that_were_not_judged_are_named_whatever_they_are_called():
     skipped = (
         Skipped("group", "1 event in 9 rows", group="blood in urine = yes"),

@@ -1,10 +1,10 @@
-"""The frontier of a path as a picture, and as a page with everything about the model that is picked."""
+"""The frontier of a path as a picture, and as a page with an audit of every candidate on rows that the user gives."""
 
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -13,31 +13,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from xcal.estimators.frontier_values import AtHorizon, Candidate, Frontier, Values
-from xcal.estimators.selection import Selection, summarise
-from xcal.metrics.inputs import Form, rounded_time, said
-from xcal.metrics.intervals import even_square
-from xcal.metrics.spec import GOOD_BINS
+from xcal._checks import MIN_CELL, Floats, fail
+from xcal.calibration.bins import Clusters, as_clusters
+from xcal.data.surv import Outcome
+from xcal.data.survival import row_numbers
+from xcal.estimators.fitted import FittedModel, PredictingModel, combined
+from xcal.estimators.selection import Selection
+from xcal.interop import Rows as AskedRows
+from xcal.interop.predictions import from_distribution, take_rows
+from xcal.metrics.estimates import estimates
+from xcal.metrics.inputs import Form, as_min_cell, said, two_digits
+from xcal.metrics.of_rows import Asked
+from xcal.metrics.spec import METRICS, VALUES, shown_in
+from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.show.charts import (
     PERCENT,
+    VERTICAL,
     Axis,
-    Drawing,
     FrontierPoint,
     Line,
     Mark,
     Picture,
     Points,
-    Rule,
-    Segments,
-    calibration_curves,
     frontier,
-    horizontal_label,
-    p_in_words,
-    pit_histograms,
-    pit_limit,
-    pp_curves,
-    risk_histograms,
-    risk_limit,
     time_in_words,
     time_title,
     vertical_label,
@@ -53,7 +51,6 @@ from xcal.show.page import (
     Figure,
     Figures,
     Key,
-    Level,
     Notes,
     Page,
     Row,
@@ -66,55 +63,275 @@ from xcal.show.page import (
     write_page,
 )
 from xcal.show.render import SIGNAL, draw_on
+from xcal.validation import sections
+from xcal.validation.arguments import default_horizons, read_covariates, read_horizons, unpacked
+from xcal.validation.audit import finish
+from xcal.validation.for_whom import conditional_value
+from xcal.validation.measure import measure
+from xcal.validation.result import AuditResult
+from xcal.validation.sample import Sample, sample_of
+from xcal.validation.summary import Training
+from xcal.validation.words import VERDICTS, find, range_in_words
 
-# --- The picture of a frontier.
+# --- What is measured: every candidate of the path, as an audit measures it, on the same rows.
+
+# Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.
+_LEVELS = {"low risk": 0.1, "middle risk": 0.5, "high risk": 0.9}
+
+# Rows that a mean curve is made of: so large a share of all, and so many at least, that no row can be told from it.
+_AVERAGED_SHARE, FEWEST_AVERAGED = 0.05, 5
+
+# Rows whose curves are drawn one by one, if they are asked for; there are colours for so many.
+MOST_PATIENTS = 3
+_CURVE_POINTS = 81
+
+# Share of the rows whose times the curves cover.
+_SHOWN_SHARE = 0.98
+
+# Every network of a path reads all rows of its page. With so many, noise is smaller than what a picture can show.
+MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Rows of the page, and what is asked about them."""
+
+    x: Any  # as the networks read them, (n, d)
+    table: Any  # as they were given: what an audit asks "for whom?"
+    outcome: Outcome
+    horizons: Floats
+    end: float  # the last time seen in training: what the models say of later ones is extrapolated
+    given: int  # how many rows there were; more than `MOST_ROWS` are drawn from, at random
+    clusters: Clusters | None
+    min_cell: int
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """Rows whose mean survival curve is drawn; `outcome` is the time and the event of a single row, or None."""
+
+    name: str
+    x: Any
+    outcome: tuple[float, bool] | None = None
+
+
+Values = Mapping[str, float]  # by the names of an audit; NaN where the rows do not determine one
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One candidate of the path on the rows of the page."""
+
+    lam: float
+    recalibrated: bool
+    result: AuditResult  # of the model that `SurvivalPath.model` returns
+    seeds: Mapping[int, Values]  # of each network alone; empty for a recalibrated one, whose map belongs to all of them
+    survival: Floats  # curves of the examples, (examples, points)
+
+    @property
+    def name(self) -> str:
+        """Name for people."""
+        return _name(self.lam, recalibrated=self.recalibrated)
+
+    @property
+    def values(self) -> Values:
+        """Numbers of the model."""
+        return {metric: _value(self.result, metric) for metric in _METRICS}
+
+
+_METRICS = shown_in("frontier")
+
+
+def _name(lam: float, *, recalibrated: bool) -> str:
+    return f"λ = {lam:g}, recalibrated" if recalibrated else f"λ = {lam:g}"
+
+
+def _value(result: AuditResult, metric: str) -> float:
+    found = find(result, metric)
+    return math.nan if found is None else found.value
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """All candidates on the same rows: those as they were trained, by their weights, then the recalibrated ones."""
+
+    candidates: tuple[Candidate, ...]
+    rows: GivenRows
+    examples: tuple[Example, ...]  # levels of risk by the first candidate, or the rows that were asked for
+    times: Floats  # of the curves of the examples
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the candidates."""
+        return tuple(one.name for one in self.candidates)
+
+    @property
+    def results(self) -> tuple[AuditResult, ...]:
+        """Audits of the candidates."""
+        return tuple(one.result for one in self.candidates)
+
+    @property
+    def floor(self) -> float:
+        """What a perfect model scores on average on these rows; it hardly depends on the model."""
+        return float(np.mean([one.values["d_calibration_floor"] for one in self.candidates]))
+
+
+def given_rows(
+    X: Any,
+    x: Any,
+    outcome: Outcome,
+    horizons: Any,
+    *,
+    end: float,
+    clusters: Any = None,
+    min_cell: int = MIN_CELL,
+) -> GivenRows:
+    """Check rows for a page, and draw some of them where they are very many.
+
+    Horizons that are chosen here lie within the times seen in training.
+    """
+    n = outcome.n
+    if n < 2:
+        fail("X", "at least 2 rows", n)
+    if not outcome.event.any():
+        fail("y", "at least one event", f"{n} censored rows")
+    together = None if clusters is None else as_clusters(clusters, n, reference="X")
+    if n > MOST_ROWS:
+        drawn = np.sort(np.random.default_rng(0).choice(n, MOST_ROWS, replace=False))
+        X, x, outcome = take_rows(X, drawn), np.asarray(x[drawn]), outcome.take(drawn)
+        together = None if together is None else together.of_rows(drawn)
+    time, event = outcome.time, outcome.event
+    at = default_horizons(time, event, end) if horizons is None else read_horizons(horizons, time)
+    table, _ = unpacked(X, None)
+    together = None if together is None or together.count == outcome.n else together
+    return GivenRows(x, table, outcome, at, end, n, together, as_min_cell(min_cell))
+
+
+_Line = tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]
+
+
+def measure_frontier(
+    lines: Sequence[_Line],
+    networks: Mapping[float, Sequence[FittedModel]],
+    rows: GivenRows,
+    time_unit: str,
+    patients: tuple[Example, ...] | None = None,
+) -> Frontier:
+    """Measure candidates on rows.
+
+    Parameters
+    ----------
+    lines
+        Weight, members and map of each candidate.
+    networks
+        All networks of each weight, for the spread over seeds.
+    rows, time_unit
+        The rows, and the unit of their times in words.
+    patients
+        Rows whose curves are drawn; by default means over rows of low, middle and high risk.
+    """
+    examples = _levels_of_risk(combined(*lines[0][1:]), rows) if patients is None else patients
+    # Not to the very last time: a few rows with long times would press all that is to be seen to the left.
+    end = two_digits(min(float(np.quantile(rows.outcome.time, _SHOWN_SHARE)), rows.end))
+    times = np.linspace(0.0, end, _CURVE_POINTS)
+    found = []
+    for lam, members, recalibration in lines:
+        model, mapped = combined(members, recalibration), recalibration is not None
+        sample = _sample(model, rows, _name(lam, recalibrated=mapped))
+        measured = measure(sample, n_bootstrap=0)
+        result = finish(sample, measured, Training(), time_unit, 0.95, 0, None, 0)
+        survival = np.array([model.survival(one.x, times).mean(axis=0) for one in examples])
+        one = Candidate(lam, mapped, result, {}, survival)
+        # One network that is not averaged is the model itself.
+        alone = {
+            own.seed: one.values if own is model else _values(_sample(own, rows, ""))
+            for own in (() if mapped else networks[lam])
+        }
+        found.append(replace(one, seeds=alone))
+    return Frontier(tuple(found), rows, examples, times)
+
+
+def _sample(model: PredictingModel, rows: GivenRows, name: str) -> Sample:
+    """Return what an audit of a model would be of: its law and its own order of the rows, and their covariates."""
+    outcome = rows.outcome
+    asked = AskedRows(outcome.time, outcome.event, horizons=rows.horizons)
+    read = from_distribution(name, "xcal", lambda part: model.distribution(rows.x[part]), asked)
+    assert read.survival is not None
+    covariates, left_out, why = read_covariates(None, rows.table, outcome, 1 - read.survival.mean(axis=1))
+    of_rows: dict[str, Any] = {"covariates": covariates, "clusters": rows.clusters, "min_cell": rows.min_cell}
+    predictions = replace(read, risk_score=model.risk(rows.x), end=rows.end)
+    return sample_of(outcome, predictions, rows.horizons, left_out=left_out, no_covariates=why, **of_rows)
+
+
+def _values(sample: Sample) -> Values:
+    """Measure what the page tells of a network alone."""
+    names = [name for name, metric in METRICS.items() if set(metric.gives) & set(_METRICS)]
+    found = {key.metric: value for key, value in estimates(sample.rows, names, Asked()).values.items()}
+    found["conditional_calibration"] = conditional_value(sample)
+    return {metric: found.get(metric, math.nan) for metric in _METRICS}
+
+
+def _levels_of_risk(model: PredictingModel, rows: GivenRows) -> tuple[Example, ...]:
+    """Return the rows around each level of risk; of few rows fewer levels, so that no two share a row."""
+    found = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: tuple(_LEVELS)}
+    fewest = max(FEWEST_AVERAGED, rows.min_cell)
+    names = found.get(min(rows.outcome.n // fewest, len(_LEVELS)), ())
+    order = np.argsort(model.risk(rows.x), kind="stable")
+    size = max(fewest, round(_AVERAGED_SHARE * rows.outcome.n))
+    examples = []
+    for name in names:
+        first = min(max(round(_LEVELS[name] * (rows.outcome.n - 1)) - size // 2, 0), rows.outcome.n - size)
+        own = np.sort(order[first : first + size])
+        # A row at a time: features in a file are read by slices.
+        examples.append(Example(name, np.concatenate([np.asarray(rows.x[row : row + 1]) for row in own])))
+    return tuple(examples)
+
+
+def read_patients(patients: Any, x: Any, outcome: Outcome) -> tuple[Example, ...] | None:
+    """Check the rows whose own curves and outcomes are asked for."""
+    if patients is None:
+        return None
+    chosen = row_numbers(patients, outcome.n)
+    rows = np.arange(outcome.n)[chosen]
+    if rows.size > MOST_PATIENTS:
+        fail("patients", f"at most {MOST_PATIENTS} row numbers", rows.size)
+    return tuple(
+        Example(f"row {row}", np.asarray(x[row : row + 1]), (float(outcome.time[row]), bool(outcome.event[row])))
+        for row in rows.tolist()
+    )
+
+
+# --- The picture of a frontier, for a paper: that of the page, with labels that are placed by what the axes hold.
 
 
 def plot_frontier(table: pd.DataFrame, candidates: pd.DataFrame, ax: Any = None) -> Any:
-    """Draw D-calibration (log scale) against concordance: means with their spread over seeds, one point per lambda.
+    """Draw D-calibration (log scale) against concordance: one point per candidate, with its networks alone beside it.
 
-    Recalibrated candidates are squares beside them.
+    `table` has a line for each network, `candidates` for each model that may be chosen; recalibrated ones are squares.
     """
     if ax is None:
         import matplotlib.pyplot as plt
 
         _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    means = summarise(table).dropna(subset=["dcal", "concordance"])
-    mapped = candidates[candidates["recalibrated"].astype(bool)].dropna(subset=["dcal", "concordance"])
-    trained = _columns(means)
-    spread = {name: means[f"{name}_sd"].fillna(0.0).to_numpy() for name in ("dcal", "concordance")}
-    ends = {
-        **trained,
-        # On a log scale an error bar must end above zero.
-        "left": trained["x"] - np.minimum(spread["dcal"], 0.9 * trained["x"]),
-        "right": trained["x"] + spread["dcal"],
-        "low": trained["y"] - spread["concordance"],
-        "high": trained["y"] + spread["concordance"],
-    }
-    marks: list[Mark] = [
-        Line(trained, "model", order="x", opacity=0.4),
-        Segments(ends, "model", x="left", x2="right", width=1),
-        Segments(ends, "model", y="low", y2="high", width=1),
-        Points(trained, "model"),
-    ]
-    if len(mapped):
-        marks.append(Points(_columns(mapped), "second", shape="square", label="recalibrated"))
-    marks.append(Rule(x=float(means["dcal_floor"].mean()), dash=(4, 3), label="a perfect model (mean)"))
-    x = Axis(horizontal_label("validation rows"), log=True)
-    y = Axis(vertical_label("concordance", "validation rows"))
-    ax.margins(x=0.15, y=0.12)
-    draw_on(ax, Picture(x, y, tuple(marks), height=0))
-    named = means.reset_index().assign(label=lambda lines: [f"λ = {lam:g}" for lam in lines["lambda"]])
+    columns = ["dcal", "concordance"]
+    known = candidates.dropna(subset=columns)
+    points = [_point_of(line, table.loc[table["lambda"] == line["lambda"], columns]) for _, line in known.iterrows()]
+    floor = float(candidates["dcal_floor"].mean())
+    draw_on(ax, frontier(points, "concordance", least=0.02, floor=floor, rows="validation rows"))
     # Of the recalibrated ones only the first is labelled: they lie close together.
-    first = mapped.head(1).assign(label=lambda lines: [f"λ = {lam:g}, recalibrated" for lam in lines["lambda"]])
-    columns = ["dcal", "concordance", "label"]
-    labelled = pd.concat([named[columns], first[columns]], ignore_index=True)
-    _label(ax, labelled, pd.concat([labelled, mapped], ignore_index=True))
+    mapped = known[known["recalibrated"].astype(bool)]
+    named = pd.concat([known[~known["recalibrated"].astype(bool)], mapped.head(1)])
+    labels = [_name(line["lambda"], recalibrated=line["recalibrated"]) for _, line in named.iterrows()]
+    _label(ax, named.assign(label=labels), known)
     return ax
 
 
-def _columns(table: pd.DataFrame) -> dict[str, Any]:
-    return {"x": table["dcal"].to_numpy(), "y": table["concordance"].to_numpy()}
+def _point_of(line: pd.Series, networks: pd.DataFrame) -> FrontierPoint:
+    mapped = bool(line["recalibrated"])
+    alone = tuple(map(tuple, networks.to_numpy(dtype=float))) if not mapped and len(networks) > 1 else ()
+    return FrontierPoint(
+        _name(line["lambda"], recalibrated=mapped), "", line["dcal"], line["concordance"], mapped, alone
+    )
 
 
 # Where a label may stand: so far from its point, in points, and in these directions (degrees), tried in this order.
@@ -188,21 +405,7 @@ def _sign(share: float) -> int:
     return 0 if abs(share) < 0.01 else int(math.copysign(1, share))
 
 
-# --- Tables of the frontier page: every candidate on its rows, and the values that the choice was based on.
-
-
-_UNKNOWN = float("nan")
-
-# Name in files, name for people, how it is written, and where it is found.
-_METRICS: tuple[tuple[str, str, Form, Callable[[Values], float]], ...] = (
-    ("dcal", "D-calibration", "small", lambda values: values.dcal.value),
-    ("dcal_floor", "Floor", "small", lambda values: values.dcal.floor),
-    ("dcal_p", "p", "p", lambda values: _UNKNOWN if values.dcal.p_value is None else values.dcal.p_value),
-    ("conditional", "Conditional", "small", lambda values: values.conditional),
-    ("concordance", "Concordance", "fraction", lambda values: values.concordance),
-    ("nll", "NLL", "fraction", lambda values: values.nll),
-    ("ibs", "IBS", "fraction", lambda values: values.ibs),
-)
+# --- Tables of the page: every candidate on its rows, and the values that the choice was based on.
 
 
 def candidate_table(candidates: Sequence[Candidate]) -> Table:
@@ -210,31 +413,44 @@ def candidate_table(candidates: Sequence[Candidate]) -> Table:
     rows = []
     for one in candidates:
         cells: list[Cell] = [one.name]
-        for metric, _, form, value in _METRICS:
-            alone = [value(seed) for seed in one.seeds.values()]
-            ranged = len(alone) > 1 and metric not in ("dcal_floor", "dcal_p")
-            beneath = f"{written(min(alone), form)} to {written(max(alone), form)}" if ranged else ""
-            cells.append(_cell(value(one.values), form, beneath))
+        for metric, value in one.values.items():
+            form, alone = VALUES[metric].form, [seed[metric] for seed in one.seeds.values()]
+            beneath = f"{written(min(alone), form)} to {written(max(alone), form)}" if _is_ranged(metric, alone) else ""
+            cells.append(_cell(value, form, beneath))
         rows.append(tuple(cells))
     caption = "On the rows of this page. Beneath a value: the lowest and the highest of the networks alone"
-    header = ("Model", *(label for _, label, _, _ in _METRICS))
+    header = ("Model", *(VALUES[metric].name for metric in _METRICS))
     return Table(caption, header, tuple(rows), tuple(range(1, len(header))))
+
+
+def _is_ranged(metric: str, alone: Sequence[float]) -> bool:
+    return len(alone) > 1 and VALUES[metric].compared
+
+
+# Columns of `SurvivalPath.candidates_`, and the values of an audit that they are on other rows.
+_CHOSEN_BY = {
+    "dcal": "d_calibration",
+    "dcal_floor": "d_calibration_floor",
+    "dcal_p": "d_calibration_p",
+    "conditional": "conditional_calibration",
+    "concordance": "harrell",
+    "nll": "nll",
+}
 
 
 def validation_table(table: pd.DataFrame) -> Table:
     """Return the values on the validation rows by which the path chose, `SurvivalPath.candidates_`."""
-    shown = [(name, label, form) for name, label, form, _ in _METRICS if name in table.columns]
+    shown = {column: VALUES[metric] for column, metric in _CHOSEN_BY.items() if column in table.columns}
     rows = []
     for record in table.to_dict("records"):
-        mapped = ", recalibrated" if record["recalibrated"] else ""
-        cells: list[Cell] = [f"λ = {record['lambda']:g}{mapped}"]
-        cells += [_cell(_number(record[name]), form) for name, _, form in shown]
+        cells: list[Cell] = [_name(record["lambda"], recalibrated=record["recalibrated"])]
+        cells += [_cell(_number(record[column]), value.form) for column, value in shown.items()]
         rows.append(tuple(cells))
     caption = (
         "On the validation rows, by which the path chose (path.candidates_). Epochs were chosen on them too, so they "
         "flatter a little; recalibrated ones are cross-fitted"
     )
-    header = ("Model", *(label for _, label, _ in shown))
+    header = ("Model", *(value.name for value in shown.values()))
     return Table(caption, header, tuple(rows), tuple(range(1, len(header))))
 
 
@@ -242,188 +458,28 @@ def as_csv(candidates: Sequence[Candidate]) -> str:
     """Return all values as text in full precision; a line without a seed is the model of all networks together."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["lambda", "recalibrated", "seed", *(name for name, _, _, _ in _METRICS)])
+    writer.writerow(["lambda", "recalibrated", "seed", *_METRICS])
     for one in candidates:
         lines: list[tuple[str, Values]] = [("", one.values)]
         lines += [(str(seed), values) for seed, values in one.seeds.items()]
         for seed, values in lines:
-            numbers = (value(values) for _, _, _, value in _METRICS)
-            shown = ("" if math.isnan(number) else repr(float(number)) for number in numbers)
+            shown = ("" if math.isnan(values[m]) else repr(float(values[m])) for m in _METRICS)
             writer.writerow([repr(one.lam), one.recalibrated, seed, *shown])
     return text.getvalue()
 
 
 def _number(value: float | None) -> float:
-    return _UNKNOWN if value is None else float(value)
+    return math.nan if value is None else float(value)
 
 
 def _cell(value: float, form: Form, beneath: str = "") -> Cell:
     return "–" if math.isnan(value) else (written(value, form), float(value), beneath)
 
 
-# --- Sections of the frontier page about the model that is picked: each picture is drawn once for every candidate.
-
+# --- The page.
 
 # Colours of the examples, from low to high risk.
 _INKS = ("without_event", "model", "second")
-
-
-def known(value: float) -> float | None:
-    """Return a number, or None for one that the rows do not determine."""
-    return float(value) if np.isfinite(value) else None
-
-
-def _following(
-    shown: Frontier, make: Callable[[Candidate], Drawing], alt: str, keys: tuple[Key, ...], **more: str
-) -> Chart:
-    """Make one chart that follows the picked model."""
-    specs = tuple(make(one) for one in shown.candidates)
-    alts = tuple(f"{alt} {name}." for name in shown.names)
-    return Chart(specs, alts, follows=("model",), keys=keys, **more)
-
-
-def all_times(shown: Frontier) -> Section:
-    """Show F at the observed times of the picked model: histogram with its band, and the same without bins."""
-    # One axis for all models, so that a bar that shrinks is seen to shrink.
-    every = [one.pit for one in shown.candidates]
-    top = pit_limit(every)
-    histogram = _following(
-        shown,
-        lambda one: pit_histograms([(one.pit, "model")], beside=every, top=top),
-        "Histogram of F at the observed times of",
-        (Key("the picked model", "model", "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
-        title="F at the observed times",
-        reading="Of a perfect model all bars are equally high, up to chance: each ends within its two "
-        "dotted lines 95 of 100 times. High on the left: events come "
-        "earlier than predicted; on the right: later; at both ends: the model is too sure.",
-    )
-    distribution = _following(
-        shown,
-        lambda one: pp_curves([(one.pp, "model")]),
-        "Probability-probability plot of",
-        (Key("the picked model", "model"), Key("right", "reference", "dashed")),
-        title="P-P curve",
-        reading="The same without bins, censored rows by Kaplan-Meier. A line that leaves the diagonal with its band "
-        "is more than chance.",
-    )
-    return Section("Is it right over all times?", (Row((histogram, distribution)),), "All times")
-
-
-def one_time(shown: Frontier, unit: str) -> Section:
-    """Show the calibration curve of the picked model at each horizon."""
-    at = [time_in_words(float(t), unit) for t in shown.rows.horizons]
-    several = len(at) > 1
-    follows = ("model", "horizon") if several else ("model",)
-    tops = [
-        risk_limit([one.horizons[k].curve for one in shown.candidates]) for k in range(len(at))
-    ]  # one axis for all models
-
-    def pictures(draw: Callable[..., Drawing], words: str, **more: Any) -> Chart:
-        specs, alts = [], []
-        for name, one in zip(shown.names, shown.candidates, strict=True):
-            for here, top, when in zip(one.horizons, tops, at, strict=True):
-                specs.append(draw([(here.curve, "model")], top=top))
-                alts.append(f"{words} of {name} at {when}.")
-        return Chart(tuple(specs), tuple(alts), follows=follows, **more)
-
-    curve = pictures(
-        calibration_curves,
-        "Calibration curve",
-        keys=(
-            Key("the picked model", "model"),
-            Key("groups of risk", "model", "point"),
-            Key("right", "reference", "dashed"),
-        ),
-    )
-    histogram = pictures(
-        risk_histograms,
-        "Histogram of the predicted risks",
-        reading="On the dashed line observed equals predicted. Above it the model promises too little risk, below it "
-        "too much. The bars beneath say how many rows have each risk.",
-    )
-    beside = Varying("model", tuple(_by_horizon(one.horizons) for one in shown.candidates))
-    choice: tuple[Block, ...] = (Selector("horizon", "Horizon", tuple(at), start=len(at) // 2),) if several else ()
-    picture = Row((Stack((curve, histogram)), beside), (2, 1))
-    heading = "Is it right for each level of risk?" if several else f"Is it right for each level of risk at {at[0]}?"
-    return Section(heading, (*choice, picture, *_extrapolated(shown, unit)), "Level of risk")
-
-
-def _extrapolated(shown: Frontier, unit: str) -> tuple[Block, ...]:
-    """Name the horizons after the last time seen in training."""
-    late = [time_in_words(float(t), unit) for t in shown.rows.horizons if t > shown.rows.end]
-    if not late:
-        return ()
-    last = time_in_words(float(f"{shown.rows.end:.3g}"), unit)
-    return (Text(f"Extrapolated, as no row of the training was followed beyond {last}: {', '.join(late)}.", "note"),)
-
-
-def _by_horizon(horizons: Sequence[AtHorizon]) -> Block:
-    blocks = tuple(_horizon_tiles(one) for one in horizons)
-    return blocks[0] if len(blocks) == 1 else Varying("horizon", blocks)
-
-
-def _horizon_tiles(one: AtHorizon) -> Figures:
-    risk = one.risk
-    ends = f"{written(risk.lower, 'ratio')} to {written(risk.upper, 'ratio')}" if np.isfinite(risk.lower) else ""
-    figures = (
-        Figure("O/E", written(risk.value, "ratio"), known(risk.value), ends, "observed per expected; 1 is right"),
-        Figure("Mean predicted risk", written(risk.expected, "percent"), risk.expected, note="average over all rows"),
-        Figure("Observed risk", written(risk.observed, "percent"), known(risk.observed), note="by Kaplan-Meier"),
-        Figure(
-            "ICI",
-            written(one.ici, "fraction"),
-            known(one.ici),
-            note="mean distance of predicted from observed risk; a perfect model would show "
-            f"{written(one.floor, 'fraction')}",
-        ),
-    )
-    return Figures(figures)
-
-
-def patients(shown: Frontier, unit: str) -> Section:
-    """Draw survival curves: means over rows of a level of risk, or those of the rows that were asked for."""
-    examples = shown.examples
-    if not examples:
-        few = Text("These are too few rows for mean curves by level of risk, and single rows are not shown.", "note")
-        return Section("What does it tell patients?", (few,), "Patients")
-    if examples[0].outcome is None:
-        reading = (
-            f"Each line is the mean over {len(examples[0].x)} rows, the same for every model: those next to a tenth, "
-            f"half or nine tenths of the order of risk by {shown.names[0]}. No single row is shown."
-        )
-    else:
-        reading = (
-            "Rows that were asked for. A filled point is where a row had its event, a hollow one where it was censored."
-        )
-    picture = _following(
-        shown,
-        lambda one: _survival_curves(one, shown, unit),
-        "Predicted survival over time by",
-        tuple(Key(one.name, ink) for one, ink in zip(examples, _INKS, strict=False)),
-        reading=reading,
-    )
-    return Section("What does it tell patients?", (picture,), "Patients")
-
-
-def _survival_curves(one: Candidate, measured: Frontier, unit: str) -> Picture:
-    marks: list[Mark] = []
-    tips = (("row", "", ""), ("x", "time", ".3~g"), ("y", "no event until then", ".1%"))
-    for example, survival, ink in zip(measured.examples, one.survival, _INKS, strict=False):
-        data = {"x": measured.times, "y": survival, "row": [example.name] * measured.times.size}
-        marks.append(Line(data, ink, tips=tips))
-        if example.outcome is not None and example.outcome[0] <= measured.times[-1]:
-            time, happened = example.outcome
-            place = {"x": [time], "y": [float(np.interp(time, measured.times, survival))]}
-            marks.append(Points(place, ink, size=100, hollow=not happened, outline=ink))
-    x = Axis(time_title(unit), (0.0, float(measured.times[-1])))
-    return Picture(x, Axis("Probability of no event", (0.0, 1.0), PERCENT), tuple(marks), height=300)
-
-
-# --- The frontier page of a path: every candidate on the same rows, and everything about the one that is picked.
-
-
-# A model is called off if a perfect one would look as bad in fewer than this share of samples, as in `select`.
-_LEVEL = 0.05
 _TICK = "✓"
 
 
@@ -452,21 +508,21 @@ def write_frontier(report: FrontierReport, path: str | Path) -> Path:
 
 def frontier_page(report: FrontierReport) -> Page:
     """Return the page."""
-    rows = report.frontier.rows
-    events = int(np.count_nonzero(rows.event))
-    drawn = f" (drawn at random from {rows.given:,})" if rows.given > rows.n else ""
-    of = "" if rows.clusters is None else f" in {np.unique(rows.clusters).size:,} clusters"
-    shown = f"{len(report.frontier.names)} candidates on {rows.n:,} rows{drawn}{of} with {events:,} events"
+    shown, rows = report.frontier, report.frontier.rows
+    events, n = int(np.count_nonzero(rows.outcome.event)), rows.outcome.n
+    drawn = f" (drawn at random from {rows.given:,})" if rows.given > n else ""
+    of = "" if rows.clusters is None else f" in {rows.clusters.count:,} clusters"
+    counted = f"{len(shown.names)} candidates on {n:,} rows{drawn}{of} with {events:,} events"
     return Page(
         title="Calibration frontier",
-        subtitle=f"{report.model}: {shown}",
-        selectors=(Selector("model", "Model", report.frontier.names, "slider", report.chosen),),
+        subtitle=f"{report.model}: {counted}",
+        selectors=(Selector("model", "Model", shown.names, "slider", report.chosen),),
         top=(_answer(report),),
         sections=(
             _cost(report),
-            all_times(report.frontier),
-            one_time(report.frontier, report.time_unit),
-            patients(report.frontier, report.time_unit),
+            sections.all_times(shown.results, picked=True),
+            _one_time(shown, report.time_unit),
+            patients(shown, report.time_unit),
             _numbers(report),
         ),
         footer=f"Made by xcal {import_module('xcal').__version__}. This file needs no network and sends nothing.",
@@ -474,46 +530,46 @@ def frontier_page(report: FrontierReport) -> Page:
 
 
 def _answer(report: FrontierReport) -> Callout:
-    """Return what was chosen and why, and how it does on the rows of the page."""
-    one = report.frontier.candidates[report.chosen]
-    measured = one.values.dcal
-    reason = report.selection.reason
-    bins = f"D-calibration in {report.frontier.rows.n_bins} bins"
-    sentence = f"On the rows of this page its {bins} is {measured.value:.2g}; a perfect model scores "
-    sentence += f"{measured.floor:.2g} on average"
-    level: Level = "unknown"
-    if measured.p_value is not None:
-        n_bins, level = report.frontier.rows.n_bins, "good"
-        told = "nothing shows that it is off"
-        if measured.p_value < _LEVEL:  # an error may be real and small, as the verdict of an audit has it
-            square = even_square(measured.value, measured.floor, n_bins - 1, 0.95)
-            error, most = (float(np.sqrt(n_bins * part)) for part in (square.excess, square.upper))
-            told = "small, but no chance" if most <= GOOD_BINS else "it is off"
-            told = f"{told}, bins hold {100 * error:.0f} % too many or too few events"
-            level = "good" if most <= GOOD_BINS else "caution"
-        sentence += f" ({p_in_words(measured.p_value)}): {told}"
-    sentences = (f"{reason[0].upper()}{reason[1:]}.", f"{sentence}.")
-    return Callout(level, "Chosen by select()", one.name, sentences)
+    """Return what was chosen and why, and what an audit says of it on the rows of the page."""
+    one, reason = report.frontier.candidates[report.chosen], report.selection.reason
+    verdict = one.result.verdict
+    level, _ = VERDICTS[verdict.level]
+    sentences = (f"{reason[0].upper()}{reason[1:]}.", verdict.headline, *verdict.sentences)
+    return Callout(level, "Chosen by select()", one.name, sentences)  # type: ignore[arg-type]
+
+
+def _one_time(shown: Frontier, unit: str) -> Section:
+    """Show the calibration of the picked model at each horizon."""
+    horizons = [float(t) for t in shown.rows.horizons]
+    at = tuple(time_in_words(t, unit) for t in horizons)
+    section = sections.each_level(shown.results, horizons, picked=True)
+    choice: tuple[Block, ...] = (Selector("horizon", "Horizon", at, start=len(at) // 2),) if len(at) > 1 else ()
+    heading = section.heading if len(at) > 1 else f"{section.heading.removesuffix('?')} at {at[0]}?"
+    return replace(section, heading=heading, blocks=(*choice, *section.blocks, *_extrapolated(shown, unit)))
+
+
+def _extrapolated(shown: Frontier, unit: str) -> tuple[Block, ...]:
+    """Name the horizons after the last time seen in training."""
+    late = [time_in_words(float(t), unit) for t in shown.rows.horizons if t > shown.rows.end]
+    if not late:
+        return ()
+    last = time_in_words(float(f"{shown.rows.end:.3g}"), unit)
+    return (Text(f"Extrapolated, as no row of the training was followed beyond {last}: {', '.join(late)}.", "note"),)
+
+
+# What is paid for calibration: how it is called on its axis, the metric, and the least that its axis shows.
+_PAID = (("concordance", "harrell", 0.02), ("nll", "nll", 0.02), ("ibs", "ibs", 0.01))
 
 
 def _cost(report: FrontierReport) -> Section:
     """Draw the three frontiers side by side, and the values of the picked model beneath."""
-    axes: tuple[tuple[str, str, str, float, Callable[[Values], float]], ...] = (
-        (vertical_label("concordance").capitalize(), "concordance", ".3f", 0.02, lambda values: values.concordance),
-        (vertical_label("nll"), "NLL", ".3f", 0.02, lambda values: values.nll),
-        ("IBS (down is better)", "IBS", ".3f", 0.01, lambda values: values.ibs),
-    )
     pictures = []
-    for title, short, form, least, value in axes:
-        spec = frontier(
-            _points(report, value),
-            short=short,
-            form=form,
-            least=least,
-            floor=report.frontier.floor,
-            picked=report.chosen,
-        )
-        alt = f"D-calibration against {short}, one point per model; {_in_words(report, short, value)}"
+    for of, metric, least in _PAID:
+        given: dict[str, Any] = {"floor": report.frontier.floor, "picked": report.chosen}
+        spec = frontier(_points(report, metric), of, least=least, **given)
+        alt = f"D-calibration against {VERTICAL[of][0]}, one point per model; {_in_words(report, of, metric)}"
+        title = vertical_label(of)
+        title = f"{title[0].upper()}{title[1:]}"
         pictures.append(Chart((spec,), (alt,), follows=("model",), picks="model", signal=SIGNAL, title=title))
     legend = Text(
         "Blue circles are the weights λ of the penalty, as they were trained, with their networks alone as small dots: "
@@ -522,8 +578,8 @@ def _cost(report: FrontierReport) -> Section:
         f"{_TICK} what select() chose. Click a point, or move the slider, and everything below follows.",
         "reading",
     )
-    rest = (Text(f"{not_trained(report.untrained)}.", "note"),) if report.untrained else ()
     tiles = Varying("model", tuple(_with_command(report, k) for k in range(len(report.frontier.names))))
+    rest = (Text(f"{not_trained(report.untrained)}.", "note"),) if report.untrained else ()
     return Section("What does calibration cost?", (Row(tuple(pictures)), legend, *rest, tiles), "Frontier")
 
 
@@ -536,24 +592,24 @@ def not_trained(lambdas: Sequence[float]) -> str:
     )
 
 
-def _points(report: FrontierReport, value: Callable[[Values], float]) -> list[FrontierPoint]:
+def _points(report: FrontierReport, metric: str) -> list[FrontierPoint]:
     points = []
     for k, one in enumerate(report.frontier.candidates):
         chosen = k == report.chosen
         # Recalibrated candidates lie close together: only what was chosen is labelled.
         label = f"{_TICK} {one.lam:g}" if chosen else f"{one.lam:g}" if not one.recalibrated else ""
-        alone = tuple((seed.dcal.value, value(seed)) for seed in one.seeds.values())
-        several = alone if len(alone) > 1 else ()
-        at = (one.values.dcal.value, value(one.values))
-        points.append(FrontierPoint(one.name, label, *at, one.recalibrated, several, chosen))
+        alone = tuple((seed["d_calibration"], seed[metric]) for seed in one.seeds.values())
+        at = (one.values["d_calibration"], one.values[metric])
+        points.append(FrontierPoint(one.name, label, *at, one.recalibrated, alone if len(alone) > 1 else (), chosen))
     return points
 
 
-def _in_words(report: FrontierReport, short: str, value: Callable[[Values], float]) -> str:
+def _in_words(report: FrontierReport, of: str, metric: str) -> str:
     """Return where the points stand, for those who cannot see them."""
     told = (
-        f"{name}: D-calibration {one.values.dcal.value:.2g}, {short} {written(value(one.values), 'fraction')}"
-        for name, one in zip(report.frontier.names, report.frontier.candidates, strict=True)
+        f"{one.name}: D-calibration {one.values['d_calibration']:.2g}, {VERTICAL[of][0]} "
+        f"{written(one.values[metric], 'fraction')}"
+        for one in report.frontier.candidates
     )
     return "; ".join(told)
 
@@ -568,34 +624,56 @@ def tiles(report: FrontierReport, k: int) -> Figures:
     """Values of one candidate, each with that of the first beneath it."""
     first, one = report.frontier.candidates[0], report.frontier.candidates[k]
     figures = []
-    for name, label, form, value in _METRICS:
-        number, title, note = value(one.values), _TITLES.get(name, label), _NOTES.get(name, "")
-        if name == "ibs":
-            note = f"Brier score {_averaged(report)}; 0 is best"
-        if k > 0 and name not in ("dcal_floor", "dcal_p"):
-            note = f"{first.name}: {written(value(first.values), form)}"
-        figures.append(Figure(title, written(number, form), known(number), note=note))
+    for metric, number in one.values.items():
+        value = VALUES[metric]
+        note = f"{value.hint}, {_averaged(report)}" if metric == "ibs" else value.hint
+        if k > 0 and value.compared:
+            note = f"{first.name}: {written(first.values[metric], value.form)}"
+        known = None if math.isnan(number) else number
+        figures.append(Figure(value.name, written(number, value.form), known, note=note))
     return Figures(tuple(figures))
-
-
-_TITLES = {"dcal_p": "p (Akritas)", "conditional": "Conditional calibration"}
-_NOTES = {
-    "dcal": "0 is right; compare with the floor",
-    "dcal_floor": "a perfect model, on average",
-    "dcal_p": "small: a perfect model rarely is so",
-    "conditional": "for every row, not on average; 0 is right",
-    "concordance": "1 is a perfect order, 0.5 chance",
-    "nll": "lower is better",
-}
 
 
 def _averaged(report: FrontierReport) -> str:
     """Return in words over which times the Brier score is averaged: the same for all candidates, as their rows are."""
-    ends = report.frontier.candidates[0].values.ibs_range
-    if ends is None:
-        return "averaged over all times seen"
-    first, last = (rounded_time(t) for t in ends)
-    return f"averaged from {first:g} to {time_in_words(last, report.time_unit)}"
+    ends = report.frontier.results[0].measured.ibs_range
+    return "all times seen" if ends is None else f"from {range_in_words(ends, report.time_unit)}"
+
+
+def patients(shown: Frontier, unit: str) -> Section:
+    """Draw survival curves: means over rows of a level of risk, or those of the rows that were asked for."""
+    examples = shown.examples
+    if not examples:
+        few = Text("These are too few rows for mean curves by level of risk, and single rows are not shown.", "note")
+        return Section("What does it tell patients?", (few,), "Patients")
+    if examples[0].outcome is None:
+        reading = (
+            f"Each line is the mean over {len(examples[0].x)} rows, the same for every model: those next to a tenth, "
+            f"half or nine tenths of the order of risk by {shown.names[0]}. No single row is shown."
+        )
+    else:
+        reading = (
+            "Rows that were asked for. A filled point is where a row had its event, a hollow one where it was censored."
+        )
+    specs = tuple(_survival_curves(one, shown, unit) for one in shown.candidates)
+    alts = tuple(f"Predicted survival over time by {name}." for name in shown.names)
+    keys = tuple(Key(one.name, ink) for one, ink in zip(examples, _INKS, strict=False))
+    picture = Chart(specs, alts, follows=("model",), keys=keys, reading=reading)
+    return Section("What does it tell patients?", (picture,), "Patients")
+
+
+def _survival_curves(one: Candidate, measured: Frontier, unit: str) -> Picture:
+    marks: list[Mark] = []
+    tips = (("row", "", ""), ("x", "time", ".3~g"), ("y", "no event until then", ".1%"))
+    for example, survival, ink in zip(measured.examples, one.survival, _INKS, strict=False):
+        data = {"x": measured.times, "y": survival, "row": [example.name] * measured.times.size}
+        marks.append(Line(data, ink, tips=tips))
+        if example.outcome is not None and example.outcome[0] <= measured.times[-1]:
+            time, happened = example.outcome
+            place = {"x": [time], "y": [float(np.interp(time, measured.times, survival))]}
+            marks.append(Points(place, ink, size=100, hollow=not happened, outline=ink))
+    x = Axis(time_title(unit), (0.0, float(measured.times[-1])))
+    return Picture(x, Axis("Probability of no event", (0.0, 1.0), PERCENT), tuple(marks), height=300)
 
 
 def _numbers(report: FrontierReport) -> Section:
@@ -603,16 +681,10 @@ def _numbers(report: FrontierReport) -> Section:
     notes = Notes(
         (
             "The rows of this page were given to path.report. Judge by rows that no model was trained on.",
-            f"D-calibration in {report.frontier.rows.n_bins} bins, as in an audit, censored rows spread evenly "
-            "(uniform); p by Akritas' test of a perfect model. On the validation rows it has the bins of the training.",
-            "Conditional is conditional calibration: whether F is right given the covariates, less what noise gives.",
-            "Concordance is Harrell's. NLL is the mean negative log-likelihood; under a discrete distribution an event "
-            "counts the mass of its time bin over its width, on the validation rows the mass alone, as in training. "
-            f"IBS is the Brier score {_averaged(report)}, weighted for censoring.",
+            "Every candidate was measured as by xcal.audit(path.model(...), X, y, n_bootstrap=0), which reports one "
+            "model with all values and intervals. On the validation rows D-calibration has the bins of the training, "
+            "and under a discrete distribution the likelihood of an event is the mass of its time bin, as in training.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
-            "xcal.audit(path.model(...), X, y) reports one model with all intervals. Its values are the same but in "
-            "two cases: where times are in whole units, its D-calibration always draws F of an event evenly from the "
-            "unit; where censoring depends on covariates, it corrects values at horizons, and this page does not.",
             *filter(None, [said(report.frontier.rows.min_cell)]),
         ),
         "How this was measured",

@@ -327,6 +327,7 @@ random_state, device, progress
     def plot(self, ax: Any = None) -> Any:
         """Draw D-calibration against concordance, one point per weight, and one per weight after recalibration.
 
+        Each is the model of all its networks, with the networks alone as small dots beside it.
         Weights that were not trained are trained first, but for a path without its rows, whose title names them.
         Returns the matplotlib axes.
         """
@@ -368,7 +369,8 @@ random_state, device, progress
         X, y
             Rows to measure all models on, as in `fit`. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
-            Of more than 10,000 rows, so many are drawn at random, and the page says so.
+            Of more than 10,000 rows, so many are drawn at random, and the page says so. Of several causes the page is
+            about the first event, whatever its cause.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
             numbers. After the last time seen in training the models extrapolate, and the page says so.
@@ -394,25 +396,24 @@ random_state, device, progress
         check_is_fitted(self)
         if X is None:
             fail("X", "rows to measure the models on, with their y: report(path, X, y)", "None")
-        from xcal.calibration.bins import N_BINS
-        from xcal.estimators.frontier_page import FrontierReport, write_frontier
-        from xcal.estimators.frontier_values import given_rows, measure_frontier, read_patients
+        from xcal.estimators import frontier_page as page
 
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
         outcome, weights = self._judged(X, y, None, len(x))
-        time, event = outcome.time.astype(np.float64), outcome.event
+        outcome = outcome.limited("y", causes=True)
+        outcome = replace(outcome, time=outcome.time.astype(np.float64), cause=None, causes=())  # all of them together
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])
-        rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters, min_cell=min_cell)
-        shown = read_patients(patients, x, time, event)
+        rows = page.given_rows(X, x, outcome, horizons, end=end, clusters=clusters, min_cell=min_cell)
+        shown = page.read_patients(patients, x, outcome)
         if as_flag("train", train) and self._so_far is not None:
             self._train(self.untrained_, "report")
-        measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows, shown)
+        measured = page.measure_frontier(self._choices.lines(), self._choices.networks(), rows, time_unit, shown)
         words = f"SurvivalPath, {self.distribution}"
-        report = FrontierReport(measured, self.selection_, self.candidates_, words, time_unit, self.untrained_)
-        return write_frontier(report, Path(path))
+        report = page.FrontierReport(measured, self.selection_, self.candidates_, words, time_unit, self.untrained_)
+        return page.write_frontier(report, Path(path))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what was trained, and its values, to one file; see `SurvivalModel.save`. Rows are not written."""

@@ -15,11 +15,13 @@ from xcal.metrics.observed import aalen_johansen, follow_up, kaplan_meier, turnb
 from xcal.metrics.observed_expected import calibration_slope, observed_expected
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.pit import km_calibration, pp_curve, quantile_slope
+from xcal.metrics.rows import by_person
 
 __all__ = [
     "KaplanMeier",
     "aalen_johansen",
     "brier_score",
+    "by_person",
     "calibration_curve",
     "calibration_slope",
     "concordance_index",

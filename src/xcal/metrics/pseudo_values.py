@@ -497,7 +497,9 @@ def _ratio(later: Vector, earlier: Vector) -> Vector:
 # --- Events that lie in intervals.
 
 _LEAST_HAZARD, _MOST_HAZARD, _SHORT = 1e-12, 600.0, 1e-6
-_LEVELS = 10  # levels of risk, for each of which one number says how much is hidden
+# Levels of risk, each with one number of how much is hidden: at most so many, and the least sum of p (1 - p) of one.
+# By rows that tell less the number follows what happened to them, and their mean is not p.
+_LEVELS, _EACH = 10, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -628,8 +630,19 @@ def coarsened(seen: HazardsSeen, risk: Vector, happened: BoolArray, outlasted: B
     change, own = seen.recalibrated(level)
     at = change.of(level, at)
     p, q = -np.expm1(-at), own.by(at, happened, outlasted)
-    # Rows of one risk stay together: in their order, which is that of time, they would be told apart by the outcome.
-    label = np.searchsorted(np.quantile(risk, np.arange(1, _LEVELS) / _LEVELS), risk, side="right")
-    hidden, whole = (np.bincount(label, share * (1 - share), minlength=_LEVELS) for share in (q, p))
+    label = _levels(risk, p * (1 - p))
+    hidden, whole = (np.bincount(label, share * (1 - share)) for share in (q, p))
     left = 1 - np.divide(hidden, whole, out=np.zeros(whole.size), where=whole > 0)
     return np.asarray(p + (q - p) / np.maximum(left, LEAST_UNCENSORED)[label])
+
+
+def _levels(risk: Vector, told: Vector) -> Integers:
+    """Divide rows by their risk into levels that tell the same in sum.
+
+    Rows of one risk stay together: in their order, which is that of time, they would be told apart by the outcome.
+    """
+    levels = int(np.clip(told.sum() / _EACH, 1, _LEVELS))
+    _, place = np.unique(risk, return_inverse=True)
+    of_each = np.bincount(place, told)
+    middle = (np.cumsum(of_each) - of_each / 2) / max(float(of_each.sum()), np.finfo(np.float64).tiny)
+    return np.asarray(np.minimum((middle * levels).astype(np.int64), levels - 1)[place], dtype=np.int64)

@@ -442,6 +442,7 @@ def pp_curves(drawn: Sequence[tuple[PPCurve, str]]) -> Picture:
 VERTICAL = {
     "concordance": ("concordance", "up"),
     "nll": ("NLL", "down"),
+    "ibs": ("IBS", "down"),
     "dcal_within": ("D-cal within groups", "down"),
 }
 
@@ -457,7 +458,7 @@ def vertical_label(of: str, rows: str = "") -> str:
     return f"{name}{f' on {rows}' if rows else ''} ({direction} is better)"
 
 
-_HEIGHT = 270
+_HEIGHT, _FORM = 270, ".3f"
 
 # Room for points and labels on a phone, and of three pictures side by side on a desk: labels are placed for it.
 _WIDTH = 240
@@ -493,7 +494,13 @@ class FrontierPoint:
 
 
 def frontier(
-    points: Sequence[FrontierPoint], *, short: str, form: str, least: float, floor: float, picked: int
+    points: Sequence[FrontierPoint],
+    of: str,
+    *,
+    least: float,
+    floor: float,
+    picked: int | None = None,
+    rows: str = "",
 ) -> Picture:
     """Draw the points, a line through those as they were trained, their networks alone, and the floor.
 
@@ -501,28 +508,33 @@ def frontier(
     ----------
     points
         In the order of the selector that a click sets.
-    short, form
-        The metric on the vertical axis, and how its numbers are written. The axis has no title: the picture has one.
+    of : str
+        The metric on the vertical axis, of `VERTICAL`.
     least : float
         The axis shows at least so much: values that hardly differ must not look far apart.
     floor : float
         What a perfect model scores on average.
-    picked : int
-        The point that is picked at first.
+    picked : int, optional
+        The point that is picked at first, on a page; its picture has a title in place of that of the vertical axis, and
+        the points have their labels.
+    rows : str
+        Names the rows, such as "validation rows".
     """
+    on_page, name = picked is not None, VERTICAL[of][0]
     kept = [(k, one) for k, one in enumerate(points) if one.dcal > 0 and math.isfinite(one.value)]
     shown = [one for _, one in kept]
     across, up = _ends(shown, floor), _span([value for one in shown for value in _values(one)], least)
     trained, mapped = (_columns([one for one in kept if one[1].recalibrated == flag]) for flag in (False, True))
-    tips = (("name", "", ""), ("x", "D-calibration", ".3g"), ("y", short, form))
-    marks = [Rule(x=floor, dash=(2, 3)), Line(trained, "model", order="pick", opacity=0.35), *_spread(shown)]
-    marks.append(Ring(_columns(kept)))
+    tips = (("name", "", ""), ("x", "D-calibration", ".3g"), ("y", name, _FORM))
+    marks: list[Mark] = [Rule(x=floor, dash=(2, 3), label="a perfect model (mean)")]
+    marks += [Line(trained, "model", order="pick", opacity=0.35), *_spread(shown), Ring(_columns(kept))]
     if mapped["x"]:
-        marks.append(Points(mapped, "second", tips, size=95, shape="square", outline="card"))
+        look: dict[str, Any] = {"size": 95, "shape": "square", "outline": "card", "label": "recalibrated"}
+        marks.append(Points(mapped, "second", tips, **look))
     marks.append(Points(trained, "model", tips, size=95, outline="card"))
-    marks += _labels(kept, across, up)
-    x = Axis(horizontal_label(), across, log=True)
-    return Picture(x, Axis("", up, form), tuple(marks), height=_HEIGHT, picked=picked)
+    marks += _labels(kept, across, up) if on_page else []
+    x, y = Axis(horizontal_label(rows), across, log=True), Axis("" if on_page else vertical_label(of, rows), up, _FORM)
+    return Picture(x, y, tuple(marks), height=_HEIGHT, picked=picked)
 
 
 def _columns(kept: Sequence[tuple[int, FrontierPoint]]) -> Data:

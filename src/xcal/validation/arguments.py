@@ -28,7 +28,7 @@ from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.dcalibration import are_coarse
 from xcal.calibration.subgroups import Column
 from xcal.data import surv
-from xcal.data.features import column_kind, follows_time, tells_event
+from xcal.data.features import column_kind, follows_time, loaded_features, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.metrics.inputs import Vector, rounded_time
@@ -75,6 +75,19 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
         fail(name, "at least one event", f"{found.n} censored rows")
     times, events = np.array(found.time, dtype=np.float64), np.array(found.event)
     return Outcome(times, events, entry=found.entry, lower=found.lower)
+
+
+def unpacked(X: Any, y: Any) -> tuple[Any, Any]:
+    """Take outcomes and features out of `SurvivalData`."""
+    if not isinstance(X, SurvivalData):
+        return X, y
+    check_nothing_beside({"y": y})
+    features = as_numpy("X", loaded_features(X.x))
+    if not X.feature_names:
+        return features, X
+    import pandas as pd
+
+    return pd.DataFrame(features, columns=list(X.feature_names), copy=False), X
 
 
 def of_rows(**given: Any) -> dict[str, Any]:

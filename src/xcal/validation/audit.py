@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
 
-from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, fail
-from xcal.data.features import loaded_features
-from xcal.data.survival import SurvivalData, check_nothing_beside
+from xcal._checks import MIN_CELL, as_choice, as_number, fail
 from xcal.metrics.inputs import Interpolation, as_min_cell
 from xcal.training.result import shape_of_bar
 from xcal.validation import arguments as checks
@@ -207,7 +205,7 @@ def audit(
     >>> found.lower < 1 < found.upper
     True
     """
-    X, y = _unpacked(X, y)
+    X, y = checks.unpacked(X, y)
     beside = checks.of_rows(
         model=model,
         survival=survival,
@@ -321,16 +319,3 @@ def finish(
         table_one=table_one,
         study=study,
     )
-
-
-def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
-    """Take outcomes and features out of `SurvivalData`."""
-    if not isinstance(X, SurvivalData):
-        return X, y
-    check_nothing_beside({"y": y})
-    features = as_numpy("X", loaded_features(X.x))
-    if not X.feature_names:
-        return features, X
-    import pandas as pd
-
-    return pd.DataFrame(features, columns=list(X.feature_names), copy=False), X

@@ -31,6 +31,7 @@ from xcal.show.charts import (
     heights,
     narrowest,
     pit_histograms,
+    pit_limit,
     pp_curves,
     risk_histograms,
     risk_limit,
@@ -123,8 +124,11 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
     return text
 
 
-def calibration(results: Results, horizon: float, group: str | None = None) -> Drawn:
-    """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal."""
+def calibration(results: Results, horizon: float, group: str | None = None, beside: Results = ()) -> Drawn:
+    """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal.
+
+    The axes are the same for the models `beside` it, as are those of the pictures below.
+    """
     curves = [same(result.measured.calibration, horizon, group) for result in results]
     drawn = _inked(curves)
     if not drawn:
@@ -139,7 +143,12 @@ def calibration(results: Results, horizon: float, group: str | None = None) -> D
                 f" {name}: predicted and observed risk differ by {shown(found[0])} on average and by {shown(found[1])}"
                 " at most."
             )
-    return calibration_curves(drawn), words
+    return calibration_curves(drawn, top=_end_of_risks([*results, *beside], horizon, group)), words
+
+
+def _end_of_risks(results: Results, horizon: float, group: str | None) -> float:
+    curves = [same(result.measured.calibration, horizon, group) for result in results]
+    return risk_limit([curve for curve in curves if curve is not None])
 
 
 def _inked(items: Sequence[Found | None]) -> list[tuple[Found, str]]:
@@ -151,21 +160,27 @@ def _of(group: str | None) -> str:
     return "" if group is None else f" in the group {group}"
 
 
-def risk_histogram(results: Results, horizon: float, group: str | None = None) -> Drawn:
+def risk_histogram(results: Results, horizon: float, group: str | None = None, beside: Results = ()) -> Drawn:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     drawn = _inked([same(result.measured.calibration, horizon, group) for result in results])
     if not drawn:
         return NOTHING
-    return risk_histograms(drawn), "Histogram of the predicted risks, beneath the calibration curve."
+    top = _end_of_risks([*results, *beside], horizon, group)
+    return risk_histograms(drawn, top=top), "Histogram of the predicted risks, beneath the calibration curve."
 
 
-def pit(results: Results, method: str, group: str | None = None) -> Drawn:
+def pit(results: Results, method: str, group: str | None = None, beside: Results = ()) -> Drawn:
     """Draw the histogram of F at the observed times, with the range in which a perfect model stays."""
-    found = [[one for one in result.measured.pit if (one.method, one.group) == (method, group)] for result in results]
-    drawn = _inked([one[0] if one else None for one in found])
+    found, others = (
+        [next((one for one in r.measured.pit if (one.method, one.group) == (method, group)), None) for r in some]
+        for some in (results, beside)
+    )
+    drawn, around = _inked(found), [one for one in others if one is not None]
     if not drawn:
         return Words(NOT_HERE), "Not measured."
-    return pit_histograms(drawn), f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
+    top = pit_limit([*(one for one, _ in drawn), *around])
+    picture = pit_histograms(drawn, beside=around, top=top)
+    return picture, f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
 
 
 def pp(results: Results) -> Drawn:

@@ -117,10 +117,8 @@ def measure_for_whom(
         return None
     # Where it is not known how long censored rows were seen, an error counts if it shows whichever it was.
     # F is that of a row that has come to its entry.
-    cdfs = rows.cdfs_since_entry
-    given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "weights": rows.weights}
+    cdfs, given = rows.cdfs_since_entry, {**_conditional_arguments(rows), "seed": seed}
     if rows.lower is not None:
-        given["cdf_lower"] = np.minimum(-np.expm1(-rows.hazards.lower), cdfs[0])
         found.skipped.append(Skipped("subgroup_p", rows.seen_in_part))
     found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in cdfs]
     result = found_all[0]
@@ -149,6 +147,25 @@ def measure_for_whom(
         parts=tuple(_parts(columns, cdfs[0].astype(np.float64), rows.cdf_event, level, rows.weights, fewest, lower)),
         subgroup=None if where is None else _worst(where, own[where.tested], rows),
     )
+
+
+def _conditional_arguments(rows: Rows) -> dict[str, Any]:
+    given: dict[str, Any] = {"n_bins": N_BINS, "weights": rows.weights}
+    if rows.lower is not None:
+        given["cdf_lower"] = np.minimum(-np.expm1(-rows.hazards.lower), rows.cdfs_since_entry[0])
+    return given
+
+
+def conditional_value(sample: Sample) -> float:
+    """Return conditional calibration alone, as `measure_for_whom` has it; NaN where it cannot be measured."""
+    rows = sample.rows
+    columns = () if rows.cdf is None or rows.clusters is not None else usable_columns(sample)[0]
+    if not columns:
+        return float("nan")
+    given = _conditional_arguments(rows)
+    return conditional_calibration(
+        rows.cdfs_since_entry[0], rows.cdf_event, columns, n_draws=0, where=False, **given
+    ).value
 
 
 def _worst(where: Subgroup, cdf: FloatArray, rows: Rows) -> WorstSubgroup:

@@ -28,9 +28,9 @@ from xcal.metrics.spec import ACROSS, ACROSS_SITES, METRICS, VALUES, Key, Role, 
 from xcal.validation.arguments import LANDMARK, MIN_EVENTS
 from xcal.validation.at_horizon import Tested, horizon_tests
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
+from xcal.validation.next_steps import measure_updates
 from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, OverTime, PartFound
 from xcal.validation.sample import Sample, group_name
-from xcal.validation.updating import measure_updates
 
 Progress = Callable[[int, int], None]
 
@@ -528,6 +528,7 @@ def over_time(rows: Rows, level: float) -> OverTime:
     One column of predictions at a time.
     """
     times = np.linspace(0.0, reached(rows.time, rows.min_cell), _POINTS)
+    rows = rows.at_risk
     if rows.lower is not None:
         return _of_intervals(rows, rows.lower, times)
     if rows.entry is not None:

@@ -35,7 +35,7 @@ from xcal.show.page import (
 from xcal.validation import charts
 from xcal.validation.arguments import MIN_EVENTS, MOST_MISSING
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.precision import precision_in_words
+from xcal.validation.next_steps import precision_in_words
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
 from xcal.validation.study import probast, tripod
 from xcal.validation.table_one import Described, Followed
@@ -102,6 +102,8 @@ def _tile(value: AuditValue, result: AuditResult) -> Figure:
     return Figure(one.name, shown(value), value.value, ends, hint)
 
 
+# The selector of a page on which the reader picks one of several models.
+MODEL = "model"
 _OF_DISTANCES: tuple[Role, ...] = ("floor", "excess")
 
 
@@ -241,65 +243,90 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
     return Section(heading, (beside_picture(results, picture, side), *reasons(results, "horizon", "oe")), short)
 
 
-def each_level(results: Results, horizons: Sequence[float]) -> Section:
-    """Show whether they are right for each level of risk."""
+def each_level(results: Results, horizons: Sequence[float], *, picked: bool = False) -> Section:
+    """Show whether they are right for each level of risk; of models of which the reader picks one (`picked`), of it."""
     heading, short = "Are they right for each level of risk?", "Level of risk"
     if not any(charts.same(result.measured.calibration, t) for result in results for t in horizons):
         return Section(heading, tuple(nothing(results, "horizon", "ici", "calibration")), short)
-    pictures = calibration_pictures(results, horizons)
-    side = [for_each_horizon(horizons, lambda t: numbers(results, wanted_in("level", t)))]
-    return Section(heading, (beside_picture(results, pictures, side), *reasons(results, "ici", "slope")), short)
+    alone = _alone(results, picked)
+    pictures = calibration_pictures(alone, horizons)
+    places: tuple[Place, ...] = ("average", "level") if picked else ("level",)
+    side = _of_picked([_numbers_at(own, places, horizons) for own in alone])
+    return Section(heading, (beside_picture(alone[0], pictures, [side]), *reasons(alone[0], "ici", "slope")), short)
 
 
-def calibration_pictures(results: Results, horizons: Sequence[float]) -> Block:
+def _alone(results: Results, picked: bool) -> list[Results]:
+    """Return the models that are shown together: all of them, or each by itself, where the reader picks one."""
+    return [[one] for one in results] if picked else [results]
+
+
+def _of_picked(blocks: Sequence[Block]) -> Block:
+    """Return the block of the model that is picked."""
+    return blocks[0] if len(blocks) == 1 else Varying(MODEL, tuple(blocks))
+
+
+def _numbers_at(results: Results, places: Sequence[Place], horizons: Sequence[float]) -> Block:
+    return for_each_horizon(horizons, lambda t: numbers(results, [one for p in places for one in wanted_in(p, t)]))
+
+
+def calibration_pictures(alone: Sequence[Results], horizons: Sequence[float]) -> Block:
     """Draw the calibration curve, and the histogram of the risks beneath it."""
-    curve = by_horizon(
-        horizons,
-        lambda t: charts.calibration(results, t),
+    every = [one for own in alone for one in own]
+    follows = ((MODEL,) if len(alone) > 1 else ()) + (("horizon",) if len(horizons) > 1 else ())
+    curve = charts.following(
+        [charts.calibration(own, t, beside=every) for own in alone for t in horizons],
+        follows,
         keys=(
-            *keys(results),
+            *keys(alone[0]),
             Key("band", "model", "band"),
             Key("groups of risk", "model", "point"),
             Key("right", "reference", "dashed"),
         ),
     )
-    histogram = by_horizon(
-        horizons,
-        lambda t: charts.risk_histogram(results, t),
+    histogram = charts.following(
+        [charts.risk_histogram(own, t, beside=every) for own in alone for t in horizons],
+        follows,
         reading="On the dashed line observed equals predicted. Above it the model promises too little risk, below it "
         "too much. The bars beneath say how many rows have each risk: where there are few, look at the band.",
     )
     return Stack((curve, histogram))
 
 
-def all_times(results: Results) -> Section:
-    """Show whether they are right over all times."""
+def all_times(results: Results, *, picked: bool = False) -> Section:
+    """Show whether they are right over all times; of models of which the reader picks one (`picked`), of it."""
     heading, short = "Are they right over all times?", "All times"
     methods = [m for m in ESTIMATORS if all(any(p.method == m for p in r.measured.pit) for r in results)]
     if not methods:
         return Section(heading, tuple(nothing(results, "d_calibration")), short)
-    made = [charts.pit(results, method) for method in methods]
+    alone = _alone(results, picked)
+    models = (MODEL,) if len(alone) > 1 else ()
     chooser = Selector("estimator", "Censored rows counted", tuple(ESTIMATORS[m] for m in methods))
     histogram = charts.following(
-        made,
-        ("estimator",),
+        [charts.pit(own, method, beside=results) for own in alone for method in methods],
+        (*models, "estimator"),
         title="F at the observed times",
-        keys=(*keys(results, "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
+        keys=(*keys(alone[0], "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
         reading="The bars of a perfect model are equally high, up to chance: each ends within its two dotted lines 95 "
         "of 100 times. High on the left: events come earlier than predicted; on the right: later; at both ends: the "
         "model is too sure.",
     )
     pictures: list[Block] = [histogram]
     if all(result.measured.pp is not None for result in results):
-        legend = (*keys(results), Key("right", "reference", "dashed"))
+        legend = (*keys(alone[0]), Key("right", "reference", "dashed"))
         reading = "The same without bins. Where the diagonal lies outside of the band, the error is more than chance."
-        pictures.append(charts.following([charts.pp(results)], title="P-P curve", keys=legend, reading=reading))
-    table: Block = _d_calibration_table(results, methods)
-    if any(find(result, metric) for result in results for metric, _ in wanted_in("times")):
-        own = numbers(results, wanted_in("times"))
-        table = Row((table, own), (3, 1)) if len(results) == 1 else Stack((table, own))
+        made = [charts.pp(own) for own in alone]
+        pictures.append(charts.following(made, models, title="P-P curve", keys=legend, reading=reading))
+    table = _of_picked([_over_all_times(own, methods) for own in alone])
     blocks = (chooser, Row(tuple(pictures)), table)
-    return Section(heading, (*blocks, *reasons(results, "d_calibration", "d_calibration_p", "km_calibration")), short)
+    return Section(heading, (*blocks, *reasons(alone[0], "d_calibration", "d_calibration_p", "km_calibration")), short)
+
+
+def _over_all_times(results: Results, methods: Sequence[str]) -> Block:
+    table = _d_calibration_table(results, methods)
+    if not any(find(result, metric) for result in results for metric, _ in wanted_in("times")):
+        return table
+    own = numbers(results, wanted_in("times"))
+    return Row((table, own), (3, 1)) if len(results) == 1 else Stack((table, own))
 
 
 def _d_calibration_table(results: Results, methods: Sequence[str]) -> Table:

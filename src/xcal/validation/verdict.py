@@ -35,7 +35,7 @@ from xcal.calibration.subgroups import departure_in_words
 from xcal.metrics.intervals import POSITIVE, times_as_many
 from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
-from xcal.validation.precision import rounded_up
+from xcal.validation.next_steps import rounded_up
 from xcal.validation.result import Answer, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
@@ -330,18 +330,24 @@ def _of_d_calibration(
 
 def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[Finding]:
     """Judge the risks on average in parts of covariates, such as the oldest quarter: the worst horizon of each."""
-    families, seen = measured.n_families, set()
+    families, worst = measured.n_families, dict[str, Finding]()
     for part in measured.parts:
-        if part.name in seen:
-            continue
-        seen.add(part.name)
         value = AuditValue("oe", part.horizon, part.name, part.value, part.lower, part.upper)
         state = state_of(value, 1.0, GOOD_RATIO, min(1.0, part.p_value * families))
         when = "" if part.horizon is None else f" by {time_in_words(part.horizon, time_unit)}"
         brief = f"risks{when} are too {'low' if part.value > 1 else 'high'}"
         counted = f"{part.n:,} rows" if part.n_events is None else f"{part.n_events:,} events in {part.n:,} rows"
         words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {counted})"
-        yield Finding(value, state, brief, words, lacks=_lacking(value))
+        found = Finding(value, state, brief, words, lacks=_lacking(value))
+        # The smallest p-value may belong to an error that is small, where one that is not stands beside it.
+        if part.name not in worst or _weight(found) > _weight(worst[part.name]):
+            worst[part.name] = found
+    yield from worst.values()
+
+
+def _weight(found: Finding) -> int:
+    """Return how much the finding of a part says: that it is off, or in doubt, or nothing of either."""
+    return 2 * (found.state in _BAD) + (found.state == "unsure" and not _is_good_ratio(found.value.value))
 
 
 def given_covariates(measured: Measurements) -> Finding | None:
