@@ -374,7 +374,9 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
         if _which(plain) != _which(trained.model):
             # The horizons do not matter to these values; those of the report are known to be good. Clusters and
             # training rows do: floor, test and censoring weights of two models side by side are the same.
-            at = replace(settings, horizons=result.horizons, resamples=0, by=(), site=None, landmarks=None)
+            at = replace(
+                settings, horizons=tuple(result.horizons) or None, resamples=0, by=(), site=None, landmarks=None
+            )
             plainly = replace(test, labels=None, sites=None)
             others = summary_values(audit_of(plain, plainly, at, False, training=parts.train))
     concordance = summary_values(result).get("harrell", 0.0)
