@@ -95,7 +95,7 @@ def rows_of_groups(sample: Sample) -> Iterator[tuple[str, str, str, BoolArray]]:
 
 # P-value, corrected within the family of parts, below which what was found in a part of a covariate is kept for the
 # verdict: it tells what is off from what is in doubt.
-PART_LEVEL = 0.2
+PART_LEVEL = 0.1
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
 _FEWEST_ROWS = 2000
 # Sites that make a mean over sites.

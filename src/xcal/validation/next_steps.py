@@ -98,19 +98,25 @@ def rounded_up(number: float) -> int:
     return int(math.ceil(number / digits - _ROUNDING) * digits)
 
 
+def _inside(metric: str) -> str:
+    """Return the name of a value inside a sentence: calibration slope, O/E, AUC."""
+    name = label(metric).name
+    return name if name[1:2].isupper() or not name[1:2].isalpha() else f"{name[0].lower()}{name[1:]}"
+
+
 def precision_in_words(found: Sequence[Precision], time_unit: str) -> str:
     """Write how precise the values at one horizon are, and how many events would be enough for all of them."""
     if not found:
         return "No value has an interval at this horizon."
     one = found[0]
-    enough = [label(each.metric).name for each in found if each.enough]
+    enough = [_inside(each.metric) for each in found if each.enough]
     lacking = [each for each in found if not each.enough]
     at = time_in_words(one.horizon, time_unit)
     told = f"{one.n_events:,} events give {listed(enough)} by {at} an interval that is narrow enough" if enough else ""
     if not lacking:
         return f"{told}."
     most = max(lacking, key=lambda each: each.n_needed)
-    names = listed([label(each.metric).name for each in lacking])
+    names = listed([_inside(each.metric) for each in lacking])
     short = f"{names} by {at} would take more" if enough else f"{one.n_events:,} events are too few for {names} by {at}"
     need = f"about {most.n_needed:,} for {'it' if len(lacking) == 1 else 'all of them'}"
     return f"{told}; {short}: {need}." if enough else f"{short}: {need} to have an interval as narrow as is aimed for."
@@ -144,6 +150,8 @@ def measure_updates(rows: Rows, level: float, seed: int) -> tuple[tuple[Update, 
     fold = _folds(rows, seed)
     without = [rows.take(fold != own) for own in range(_FOLDS)]
     maps = [_map(own) for own in without]
+    if rows.cdf is None:
+        skipped.append(Skipped(_UPDATED, f"the map: {rows.no_cdf}"))
     for horizon in (h for h in rows.risk if rows.at(h).is_followed):
         if rows.at(horizon).n_events < FEWEST_FOR_LEVELS_IN_GROUP:
             few = f"fewer than {FEWEST_FOR_LEVELS_IN_GROUP} events by then are too few to fit an update"
@@ -154,8 +162,8 @@ def measure_updates(rows: Rows, level: float, seed: int) -> tuple[tuple[Update, 
         }
         for how, updates in {**fitted, "map": maps}.items():
             if rows.cdf is None and how == "map":
-                skipped.append(Skipped(_UPDATED, f"the map: {rows.no_cdf}", horizon))
-            elif any(update is None for update in updates):
+                continue
+            if any(update is None for update in updates):
                 skipped.append(Skipped(_UPDATED, f"{how}: a fold does not determine it", horizon))
             else:
                 risk = rows.risk[horizon].copy()

@@ -324,6 +324,7 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
     time, event, several = outcome.time, outcome.event, outcome.id is not None
     if several:
         _check_people(source, horizons)
+        horizons = None
     in_part: dict[str, Any] = {"the times of entry": outcome.entry, "both ends of intervals": outcome.lower}
     for where, values in in_part.items():
         if values is not None and survival is None and source.model is None and not several:
@@ -402,7 +403,7 @@ def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) ->
 def _check_people(source: Source, horizons: Any) -> None:
     """Refuse what has no meaning for people whose covariates change."""
     beside = "beside several rows of one id: what happens by a time depends on covariates that are not known before"
-    if horizons is not None:
+    if horizons is not None and np.size(horizons):
         fail("horizons", f"None {beside}", horizons)
     if source.risk is not None:
         fail("risk", f"None {beside}", "risks")
@@ -410,32 +411,41 @@ def _check_people(source: Source, horizons: Any) -> None:
         fail("cdf", "None beside survival curves of several rows of one id, which tell it", "F too")
 
 
-def people_of(source: Source, found: ModelPredictions) -> tuple[People, Outcome, ModelPredictions, Stretches]:
-    """Put the rows of people together: who they are, what happened to them, what is predicted of them, their rows."""
+def people_of(
+    source: Source, found: ModelPredictions, last_seen: LastSeen
+) -> tuple[People, ModelPredictions, Stretches]:
+    """Put the rows of people together: what happened to these, what is predicted of them, and their rows."""
     outcome = source.outcome
     hazard, loss = _along(source, found)
     people = along_rows(hazard, outcome)
-    n = people.time.size
-    late = people.entry if people.entry.any() else None
+    n, cdf = people.time.size, people.cdf
+    if last_seen != "exact" and are_coarse(people.time, people.event):
+        # An event came in the last unit of its row, within which the hazard is taken as constant.
+        start = outcome.starts()[people.last]
+        share = np.minimum(people.time - unit_starts(people.time), people.time - start) / (people.time - start)
+        early = -np.expm1(-np.bincount(people.person, hazard) + share * hazard[people.last])
+        cdf = within_interval(cdf, np.clip(early, 0.0, cdf), people.event, seed=0)
     gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
     reading = (
         f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
         f"along the rows, and F at the observed time is 1 - exp(-sum).{gaps}",
     )
+    told = found.reading
+    if found.survival is None and found.hazard is None:
+        told = ("The probability of the event along each row was given, and nothing else.",)
     rows = sample_of(replace(outcome, id=None), replace(found, cdf=None, nll=None, hazard=None), np.empty(0)).rows
     of_each = replace(
         found,
         n=n,
         survival=None,
-        cdf=people.cdf,
-        cdf_entry=None if late is None else np.zeros(n),
+        cdf=cdf,
+        cdf_entry=np.zeros(n) if people.entry.any() else None,
         nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
         risk_score=None,
         hazard=None,
-        reading=(*found.reading, *reading),
+        reading=(*told, *reading),
     )
-    together = Outcome(people.time, people.event, entry=late)
-    return people, together, of_each, Stretches(rows, people.person[rows.order])
+    return people, of_each, Stretches(rows, people.person[rows.order])
 
 
 def _along(source: Source, found: ModelPredictions) -> tuple[Vector, Vector | None]:
