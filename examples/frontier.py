@@ -2,8 +2,8 @@
 From a table to a chosen model
 ==============================
 
-A data frame goes in, a whole path of models comes out, and a rule picks the one that is calibrated enough at a price
-worth paying.
+A data frame goes in, a whole path of models comes out, and the default rule picks the one that is calibrated without a
+visible price.
 """
 
 import argparse
@@ -45,19 +45,20 @@ print(path.summary()[["nll", "dcal", "dcal_floor", "concordance"]].round(4))
 path.plot()
 
 # %%
-# Choose by what you are willing to give up, and look at rows that no model has seen. A calibrated model has bars of
-# equal height.
+# ``select()`` chooses, and rows that no model has seen tell whether it was right. A calibrated model has bars of equal
+# height.
 
-plain, chosen = path.model(0), path.select(max_concordance_drop=0.02)
+plain, chosen = path.model(0), path.select()
 figure, axes = plt.subplots(1, 2, figsize=(7, 3), sharey=True, layout="constrained")
 for axis, model in zip(axes, (plain, chosen), strict=True):
     seen = model.d_calibration(patients[test], y[test], method="km")
     axis.bar(seen.edges[:-1], seen.histogram, np.diff(seen.edges), align="edge", color="#2f6db5", edgecolor="white")
     axis.axhline(1 / seen.histogram.size, color="black", ls="--", lw=1)
-    axis.set(title=f"lambda {model.xcal_lambda:g}: D-calibration {seen.value:.4f}", xlabel="F at the event")
+    name = f"lambda {model.xcal_lambda:g}" + (", recalibrated" if model.fitted_.recalibration is not None else "")
+    axis.set(title=f"{name}: {seen.value:.4f}", xlabel="F at the event")
     axis.spines[["top", "right"]].set_visible(False)
     concordance = model.score(patients[test], y[test])
-    print(f"lambda {model.xcal_lambda:g}: D-calibration {seen.value:.4f}, concordance {concordance:.3f}")
+    print(f"{name}: D-calibration {seen.value:.4f}, concordance {concordance:.3f}")
 axes[0].set_ylabel("share of the events")
 
 # %%

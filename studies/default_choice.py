@@ -32,7 +32,7 @@ import pandas as pd
 import torch
 
 from studies._laws import draw
-from studies.remedies import numbers_of, read, table
+from studies.remedies import numbers_of, table
 from xcal import SurvivalPath, concordance_index, d_calibration
 from xcal._files import write_whole
 from xcal.data import SurvivalData
@@ -244,6 +244,10 @@ def on_new(model: Any, train: SurvivalData, test: SurvivalData, end: float) -> d
         "histogram": [float(share) for share in found.histogram],
         "floor": float(found.floor),
     }
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def main() -> None:

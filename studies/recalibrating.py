@@ -111,7 +111,7 @@ def changes(situation: str, n: int, seed: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--situations", nargs="*", choices=list(SITUATIONS), default=list(SITUATIONS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of few events, again and again

@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 WHAT = {
+    "serve": "a page to drop a file on",
     "cli": "the command xcal",
     "validation": "audit: any model on new rows, its report",
     "tuning": "search for settings",

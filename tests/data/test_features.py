@@ -10,7 +10,7 @@ import torch
 
 from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, column_kind, pieces, with_masks
-from xcal.validation.sample import _read
+from xcal.validation.arguments import _read
 
 
 def mapped(tmp_path, n=40):

@@ -89,8 +89,8 @@ def test_incidences_of_hazards_add_up_to_the_cdf_and_rise(name):
     steps = dist.incidence_steps()
     torch.testing.assert_close(steps.sum((-1, -2)), torch.ones(len(twins)).double(), rtol=0, atol=1e-13)
     assert (steps >= 0).all()
-    # In the end every cause has its whole share.
-    torch.testing.assert_close(steps.sum(-1), found[-1], rtol=0, atol=2e-3)
+    # In the end every cause has its whole share, but for shares that are those in the middle of each step.
+    torch.testing.assert_close(steps.sum(-1), found[-1], rtol=0, atol=4e-3)
 
 
 def test_likelihood_of_hazards_is_that_of_latent_times():

@@ -4,7 +4,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistrib
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.recalibration.maps import KaplanMeierRecalibration
-from xcal.recalibration.predictor import MeanTime, Predicting
+from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting, log_odds_spread
 from xcal.training.result import History
 
 # Points of the grid on which a continuous distribution is integrated: so many at quantiles of the event times, where F
@@ -354,6 +354,12 @@ class FittedModel(PredictingModel):
     seed: int  # of the initial weights, batches and dropout
     best_epoch: int  # epoch, from 0, whose weights these are
     history: History  # validation values of every epoch, ``(epochs, 1)``
+    own_scores: ConformalScores | None = None  # of the validation rows; None where there were none of their own
+
+    @property
+    def scores(self) -> ConformalScores | None:
+        """What intervals are made of: F of the validation rows."""
+        return self.own_scores
 
     @torch.no_grad()
     def raw(self, x: Floats) -> Tensor:
@@ -391,6 +397,28 @@ class CombinedModel(PredictingModel):
     def recalibration(self) -> KaplanMeierRecalibration | None:
         """The map of F, if there is one."""
         return self.fitted_map
+
+    @property
+    def scores(self) -> ConformalScores | None:
+        """Of the mixture, before the map of F, which changes nothing about whom an interval holds."""
+        own = [member.own_scores for member in self.parts]
+        known = [one for one in own if one is not None]
+        if len(known) < len(own):
+            return None
+        return replace(known[0], cdf=np.mean([one.cdf for one in known], axis=0))
+
+    def spread(self, rows: Floats, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S: by the seeds, and of a share among the map's events."""
+        curves = np.stack([combined([part], self.fitted_map).survival(rows, times) for part in self.parts])
+        square = log_odds_spread(curves) ** 2 / len(curves) if len(curves) > 1 else np.zeros(curves.shape[1:])
+        if self.fitted_map is not None:
+            left = np.clip(self.survival(rows, times), 1e-12, 1 - 1e-12)
+            square = square + 1 / (left * (1 - left) * self.fitted_map.n_events)
+        return np.sqrt(square)
+
+    def bounds(self, rows: Floats, levels: Floats) -> Floats:
+        """Return the times at which F of the mixture, before the map, comes to the levels."""
+        return self.quantile(rows, levels if self.fitted_map is None else self.fitted_map.cdf(levels))
 
     def raw(self, x: Floats) -> Tensor:
         """Raw outputs of every member, ``(members, n, outputs)``."""

@@ -14,7 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
+from xcal.calibration.subgroups import Column
 from xcal.data.features import MappedFeatures, pieces
+from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory, kaplan_meier_cdf
 from xcal.estimators.inputs import (
@@ -25,7 +27,9 @@ from xcal.estimators.inputs import (
     warn_of_few_events,
 )
 from xcal.estimators.settings import FEATURES, OBJECTIVES, Settings
+from xcal.metrics.pseudo_values import found_censoring
 from xcal.networks import MLP, start_near
+from xcal.recalibration.predictor import ConformalScores
 from xcal.training.path import fit_path, usual_penalty
 from xcal.training.result import History, PathResult
 
@@ -90,6 +94,7 @@ def fit_models(
     options["checkpoint"] = checkpoint
     result, models = train_on(train, validation, settings, seeds=seeds, dcal_floor=floor.upper, **options)
     _report(result, target_dcal)
+    models = _scored(models, train, validation)
     return TrainedPath(models, train, validation, validation_data is None, result.interrupted, floor.upper)
 
 
@@ -106,6 +111,7 @@ def fit_further(
     if result.interrupted and not result.history.epochs:
         return replace(path, interrupted=True)
     _warn_of_failures(result)
+    models = _scored(models, path.train, path.validation)
     return replace(path, models=(*path.models, *models), interrupted=result.interrupted)
 
 
@@ -145,6 +151,44 @@ def train_on(
         **(fixed | options),
     )
     return result, tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
+
+
+# Validation rows, and rows of each kind for the model of their censoring, from which intervals are made at most; and
+# columns that their censoring may depend on.
+_MOST_SCORED, _MOST_COLUMNS = 10_000, 50
+
+
+def _scored(models: tuple[FittedModel, ...], train: SurvivalData, validation: SurvivalData) -> tuple[FittedModel, ...]:
+    """Give the models what intervals are made of: F at the events of rows that did not train them, but chose epochs."""
+    if isinstance(validation.x, MappedFeatures):
+        return models  # a file of any size
+    rows = validation[np.unique(np.linspace(0, validation.n - 1, _MOST_SCORED).astype(int))]
+    if not rows.event.any():
+        return models
+    more = None
+    if not isinstance(train.x, MappedFeatures):
+        more = train[np.unique(np.linspace(0, train.n - 1, _MOST_SCORED).astype(int))]
+    return scored_by(models, rows, more)
+
+
+def scored_by(
+    models: tuple[FittedModel, ...], rows: SurvivalData, more: SurvivalData | None = None
+) -> tuple[FittedModel, ...]:
+    """Give models what intervals are made of by these rows; others may tell `more` about the censoring."""
+    seen = [rows] if more is None else [more, rows]
+    x, time, event = (np.concatenate([getattr(part, name) for part in seen]) for name in ("x", "time", "event"))
+    wide = x.shape[1] > _MOST_COLUMNS
+    columns = () if wide else tuple(Column(str(k), own) for k, own in enumerate(x.T) if np.ptp(own) > 0)
+    risk = models[0].risk(x) if wide else np.zeros(time.size)
+    uncensored = found_censoring(columns, risk, Outcome(time, event)).before(time)[-rows.n :]
+
+    def given(model: FittedModel) -> FittedModel:
+        if model.best_epoch < 0:
+            return model
+        cdf = model.cdf_at_own(rows.x, rows.time)
+        return replace(model, own_scores=ConformalScores.of(cdf, rows.event, uncensored, rows.weights))
+
+    return tuple(given(model) for model in models)
 
 
 def trained(models: Sequence[FittedModel]) -> tuple[FittedModel, ...]:

@@ -18,10 +18,10 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
 from xcal.calibration.significance import DCalibrationResult, Method
 from xcal.data.surv import Outcome
-from xcal.data.survival import outcome_of
+from xcal.data.survival import SurvivalData, outcome_of
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
-from xcal.estimators.fitting import fit_models, trained
+from xcal.estimators.fitting import fit_models, scored_by, trained
 from xcal.estimators.inputs import read_judged_weights, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
@@ -342,7 +342,9 @@ class SurvivalModel(NetworkPredictor):
         members = self.fitted_.members
         cdf = combined(members).cdf_at_own(x, outcome.time)
         fitted = KaplanMeierRecalibration.fit(cdf, outcome.event, n_pieces=n_pieces, weights=weights)
-        return self._adopt(combined(members, fitted))
+        # Intervals too are made by rows that the model has not seen.
+        rows = SurvivalData.trusted(x, outcome.time, outcome.event, weights)
+        return self._adopt(combined(scored_by(members, rows), fitted))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to one file, from which `xcal.load` makes it again, to the same bits.
@@ -397,9 +399,9 @@ class SurvivalPipeline(Pipeline):
     """scikit-learn's `Pipeline` with the predictions of a survival estimator as its last step.
 
     A plain `Pipeline` has `predict` and `score` only. This one also has `predict_survival_function`, `predict_cdf`,
-    `predict_quantile`, `predict_median`, `predict_expectation`, `predict_rmst`, `predict_distribution` and
-    `d_calibration`, each on rows as `fit` takes them, and sends the features of ``validation_data`` through the steps
-    before the last.
+    `predict_quantile`, `predict_median`, `predict_expectation`, `predict_rmst`, `predict_interval`,
+    `predict_lower_bound`, `predict_distribution` and `d_calibration`, each on rows as `fit` takes them, and sends the
+    features of ``validation_data`` through the steps before the last.
 
     Examples
     --------
@@ -435,6 +437,8 @@ class SurvivalPipeline(Pipeline):
     predict_median = _of_last_step("predict_median")
     predict_expectation = _of_last_step("predict_expectation")
     predict_rmst = _of_last_step("predict_rmst")
+    predict_interval = _of_last_step("predict_interval")
+    predict_lower_bound = _of_last_step("predict_lower_bound")
     predict_distribution = _of_last_step("predict_distribution")
     d_calibration = _of_last_step("d_calibration")
 

@@ -25,6 +25,7 @@ from xcal.estimators.model import NetworkPredictor, SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.selection import (
     Selection,
+    check_rule,
     choose,
     largest_within_one_error,
     summarise,
@@ -287,6 +288,7 @@ random_state, device, progress
         check_is_fitted(self)
         if max_dcal is None and max_concordance_drop is None and rule in (None, self.selection_.rule):
             return self._as_model(self._choices.selected())
+        check_rule(max_dcal, max_concordance_drop, rule)
         self._train(self.untrained_, "select")
         if max_dcal is None and max_concordance_drop is None and rule == "one_standard_error":
             return self.model(largest_within_one_error(self.frontier_))

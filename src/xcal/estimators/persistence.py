@@ -27,6 +27,7 @@ from xcal.estimators.selection import Selection
 from xcal.networks import MLP
 from xcal.recalibration.estimator import in_order, is_recalibrated, read_recalibrated
 from xcal.recalibration.maps import KaplanMeierRecalibration
+from xcal.recalibration.predictor import ConformalScores
 from xcal.training.result import History
 
 # --- What the header of a saved estimator says, held against the tensors that its file has.
@@ -61,7 +62,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Extra:
-    """What a file says beside the networks: maps (lambda, rows, events), the encoding, a path's tables and choice."""
+    """What a file says beside the networks: maps (lambda, rows, events), the encoding, a path's tables and choice.
+
+    `scored_rows` is how many rows stand behind its tensor ``scores``: weights of events, and F of each model there.
+    """
 
     maps: tuple[tuple[Lambda, Count, Count], ...] = ()
     encoding: tuple[ColumnCode, ...] | None = None
@@ -69,6 +73,7 @@ class Extra:
     candidates: dict[str, Any] | None = None
     cross_fitted: dict[str, Any] | None = None
     selection: dict[str, Any] | None = None
+    scored_rows: Annotated[float, Limits(at_least=1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,10 @@ def read_header(text: str, shapes: Shapes, known: Mapping[str, Sequence[str]]) -
     _check_layers(header.network.hidden, shapes)
     _check_models(header, shapes)
     _check_maps(header, shapes)
+    if ("scores" in shapes) != (header.extra.scored_rows is not None):
+        fail("scored_rows", "a number of rows beside a tensor of scores, and only beside it", header.extra.scored_rows)
+    if "scores" in shapes:
+        check_shape("scores", shapes, (1 + len(header.models), None))
     if header.extra.encoding is not None:
         _check_encoding(header.extra.encoding, shapes)
     _check_path(header)
@@ -282,6 +291,7 @@ def write_estimator(
     names = None if encoding is not None else getattr(estimator, "feature_names_in_", None)
     encoded = {} if encoding is None else {"encoding": encoding.as_json()}
     words = {"maps": [[lam, own.n, own.n_events] for lam, own in maps.items()]} if maps else {}
+    scores, scored_rows = _scores(models)
     knots = {f"map.{i}": torch.from_numpy(np.stack([own.knots, own.levels])) for i, own in enumerate(maps.values())}
     header = json.dumps(
         {
@@ -292,10 +302,10 @@ def write_estimator(
             "outputs": [first.outputs.distribution, first.outputs.interpolation, first.outputs.time_scale],
             "network": _architecture(first.network),
             "models": [[model.lam, model.seed, model.best_epoch] for model in models],
-            "extra": (extra or {}) | words | encoded,
+            "extra": (extra or {}) | words | encoded | scored_rows,
         }
     )
-    tensors = _tensors(models) | knots
+    tensors = _tensors(models) | knots | scores
     metadata = {"format": FORMAT, "version": str(VERSION), "header": header, "digest": _digest(header, tensors)}
     write_whole(Path(path), in_order(save(tensors, metadata)))
 
@@ -385,6 +395,16 @@ def _tensors(models: Sequence[FittedModel]) -> dict[str, Tensor]:
     return tensors
 
 
+def _scores(models: Sequence[FittedModel]) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Return what intervals are made of: weights of events, then F of each model there, 0 of one that has none."""
+    known = [model.own_scores for model in models if model.own_scores is not None]
+    if not known:
+        return {}, {}
+    nothing = np.zeros(known[0].cdf.size)
+    lines = [nothing if model.own_scores is None else model.own_scores.cdf for model in models]
+    return {"scores": torch.from_numpy(np.stack([known[0].weights, *lines]))}, {"scored_rows": known[0].n}
+
+
 def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ...]:
     array = {name: _finite(name, tensors[name]) for name in ("mean", "factor", "grid", "edges") if name in tensors}
     if array["grid"][0] < 0 or (np.diff(array["grid"]) <= 0).any():
@@ -395,13 +415,18 @@ def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ..
         # Edges that overflow in the network's unit are refused by the family.
         n_outputs = outputs.family().n_outputs
     used: set[str] = {*array, *(name for name in tensors if name.startswith("map."))}
+    scored = _finite("scores", tensors["scores"]) if "scores" in tensors else None
+    used |= {"scores"} & set(tensors)
     models = []
     for index, (lam, seed, best_epoch) in enumerate(header.models):
         state = {n.removeprefix(f"model.{index}."): n for n in tensors if n.startswith(f"model.{index}.")}
         network = _network(header, n_outputs, {name: tensors[place] for name, place in state.items()})
         history = tensors[f"history.{index}"].double().numpy()
         values = History(history[:, :1], history[:, 1:2], history[:, 2:])
-        models.append(FittedModel(standardizer, outputs, network, lam, seed, best_epoch, values))
+        scores = None
+        if scored is not None and header.extra.scored_rows is not None and best_epoch >= 0:
+            scores = ConformalScores(scored[1 + index].copy(), scored[0].copy(), header.extra.scored_rows)
+        models.append(FittedModel(standardizer, outputs, network, lam, seed, best_epoch, values, scores))
         used |= {f"history.{index}", *state.values()}
     if used != set(tensors):
         fail("tensors", "those of the models", f"others too: {shown(sorted(set(tensors) - used))}")

@@ -24,7 +24,7 @@ from xcal.calibration.subgroups import RandomFeatures, as_columns
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, kaplan_meier_cdf
 from xcal.estimators.settings import FEATURES
-from xcal.metrics import concordance_index
+from xcal.metrics.concordance import concordance_index
 from xcal.objectives import nll
 
 
@@ -496,20 +496,29 @@ def largest_within_one_error(frame: pd.DataFrame) -> float:
     return float(summary.index[summary["nll"] - summary["nll"].min() <= summary["nll_gap_se"]].max())
 
 
+def check_rule(max_dcal: Any, max_concordance_drop: Any, rule: Any) -> None:
+    """Check what is asked of `choose`."""
+    limits = {"max_dcal": max_dcal, "max_concordance_drop": max_concordance_drop}
+    given = [name for name, value in (limits | {"rule": rule}).items() if value is not None]
+    if len(given) > 1:
+        fail("select", "one rule at a time", " and ".join(given))
+    for name, limit in limits.items():
+        if limit is not None:
+            as_number(name, limit, at_least=0)
+    if rule is not None:
+        as_choice("rule", rule, RULES)
+
+
 def choose(
     table: pd.DataFrame, *, max_dcal: Any = None, max_concordance_drop: Any = None, rule: Any = None
 ) -> tuple[float, bool]:
     """Weight that a rule other than the default chooses from a table of candidates, and whether recalibrated."""
-    rules = {"max_dcal": max_dcal, "max_concordance_drop": max_concordance_drop, "rule": rule}
-    given = [name for name, value in rules.items() if value is not None]
-    if len(given) > 1:
-        fail("select", "one rule at a time", " and ".join(given))
+    check_rule(max_dcal, max_concordance_drop, rule)
     if max_dcal is not None:
         return _best(table, table["dcal"], "max_dcal", max_dcal, "nll")
     if max_concordance_drop is not None:
         drop = table["concordance"].max() - table["concordance"]
         return _best(table, drop, "max_concordance_drop", max_concordance_drop, "dcal")
-    as_choice("rule", rule, RULES)
     fail("rule", "one_standard_error (this path has a target)", repr(rule))
 
 

@@ -158,7 +158,8 @@ class _Deaths:
     def hazard(self, totals: Vector, at: float) -> float:
         """Cumulative baseline hazard at one time: over the deaths by then, the sum of one over the risk-set total."""
         early = self.time <= at
-        with np.errstate(divide="ignore"):  # without a maximum of the likelihood, sums over risk sets may underflow
+        # Where the likelihood has no maximum, sums over risk sets may underflow.
+        with np.errstate(divide="ignore", over="ignore"):
             return float(np.sum((1.0 if self.weight is None else self.weight[early]) / totals[early]))
 
     def totals(self, backwards: Matrix) -> Matrix:

@@ -200,6 +200,22 @@ def model_of_terms(terms: Sequence[Term], found: Sequence[Term], outcome: Outcom
     return fit_censoring(np.column_stack(kept), outcome)
 
 
+def found_censoring(columns: Sequence[Column], risk: Vector, outcome: Outcome) -> CensoringModel:
+    """Return the model of censoring of these rows: by the risks and columns on which it depends, or one for all."""
+    order = outcome.order()
+    ordered, censored = outcome.take(order), ~outcome.ended[order]
+    if censored.sum() < FEWEST_CENSORED:
+        return same_for_all(outcome)
+    parts = [Column(column.name, column.values[order], column.labels) for column in columns]
+    variables = [("the predicted risk", normal_scores(risk[order]), True)] if np.ptp(risk) > 0 else []
+    asked = asked_terms([*variables, *terms_of(parts)], ordered, censored, float(ordered.time[-1]))
+    found = dependent(asked)
+    model = model_of_terms(asked, found, ordered, int(censored.sum())) if found else None
+    if model is None:
+        return same_for_all(outcome)
+    return model.take(np.argsort(order))
+
+
 def normal_scores(values: FloatArray) -> Vector:
     """Return normal scores of the ranks: in order, and without outliers."""
     return np.asarray(ndtri((rankdata(values) - 0.5) / values.size))

@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -25,12 +26,15 @@ from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
+from xcal.calibration.subgroups import Column as Covariate
+from xcal.calibration.subgroups import as_columns
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, outcome_of
 from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
 from xcal.interop.reading import read_model
-from xcal.recalibration.maps import folds_that_differ
-from xcal.recalibration.predictor import SurvivalPredictor
+from xcal.metrics.pseudo_values import found_censoring
+from xcal.recalibration.maps import DIGITS, folds_that_differ
+from xcal.recalibration.predictor import ConformalScores, SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
     Column,
@@ -46,6 +50,7 @@ from xcal.recalibration.reading import (
 )
 from xcal.recalibration.registry import (
     METHODS,
+    Adjustment,
     Corrected,
     HeldOut,
     Method,
@@ -64,8 +69,8 @@ class Asked:
     group_column: Column | None
     times: Floats | None = None
 
-    def of(self, model: Any, table: Any, time: Floats, event: BoolArray) -> HeldOut:
-        """Ask a model."""
+    def of(self, model: Any, table: Any, time: Floats, event: BoolArray, uncensored: Floats) -> HeldOut:
+        """Ask a model; `uncensored` is the probability of each row to be followed until its time."""
         own = read_own(model, table, time, event)
         quantiles = groups = None
         if self.method.asks_quantiles:
@@ -79,7 +84,7 @@ class Asked:
             groups = np.asarray(labels_of(table, self.group_column))
             check_same_length("groups", groups, "y", time.size)
         curves = None if self.times is None else 1 - survival_at(model, table, self.times)
-        return HeldOut(time, event, own.cdf, own.event, quantiles, groups, curves, self.times)
+        return HeldOut(time, event, own.cdf, own.event, uncensored, quantiles, groups, curves, self.times)
 
     def with_times(self, model: Any, table: Any, time: Floats, event: BoolArray) -> "Asked":
         """Choose the times at which curves are asked for, if the method needs curves; `model` is the one to be used."""
@@ -105,7 +110,7 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
         values = [getattr(parts[k], name) for k in kept]
         return None if values[0] is None else np.concatenate(values)[back]
 
-    names = ("time", "happened", "cdf", "event", "quantiles", "groups", "curves")
+    names = ("time", "happened", "cdf", "event", "uncensored", "quantiles", "groups", "curves")
     return HeldOut(**{name: joined(name) for name in names}, times=parts[0].times)
 
 
@@ -125,10 +130,31 @@ def _tell(off: dict[int, float], parts: Sequence[HeldOut], at_random: bool) -> N
     )
 
 
+def followed(model: Any, table: Any, time: Floats, event: BoolArray) -> Floats:
+    """Probability of each row to be followed until its observed time, by what its censoring depends on.
+
+    That is looked for among the risk by the model and the columns of a table; those with missing values are left out.
+    """
+    risk = 1 - survival_at(model, table, np.array([float(np.median(time[event]))]))[:, 0]
+    x = table.x if isinstance(table, SurvivalData) else table
+    columns: list[Covariate] = []
+    if isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind in "fiub":
+        columns = [Covariate(f"x{k}", np.asarray(x[:, k], dtype=np.float64)) for k in range(x.shape[1])]
+    elif hasattr(x, "columns"):
+        for name in x.columns:
+            with suppress(ValueError):  # what cannot be read as numbers or categories
+                columns.extend(as_columns(x[[name]]))
+    known = [column for column in columns if np.isfinite(column.values).all() and np.ptp(column.values) > 0]
+    return found_censoring(known, np.round(risk, DIGITS), Outcome(time, event)).before(time)
+
+
 def as_table(X: Any) -> Any:
     """Rows that can be counted and sliced."""
     return np.asarray(X) if isinstance(X, list) else X
 
+
+# Resamples behind a band.
+_RESAMPLES = 50
 
 # G at its middle is known to about 0.5 / sqrt(events): 0.11 here.
 FEW_EVENTS = 20
@@ -169,6 +195,8 @@ class Recalibrated(SurvivalPredictor):
         The model that predicts.
     adjustment_ : MapOfF or ShiftedQuantiles
         What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
+    scores_ : ConformalScores
+        What intervals are made of.
     held_out_ : HeldOut
         The rows it was fitted to: F at the observed times by models that have not seen them. With `cv` all rows, but
         for those of a fold that was left out. Not in a loaded estimator.
@@ -236,12 +264,15 @@ class Recalibrated(SurvivalPredictor):
             # scikit-learn's FrozenEstimator keeps a model fitted when it is cloned.
             model = self.model.estimator if type(self.model).__name__ == "FrozenEstimator" else self.model
             table = as_table(X)
-            held_out = asked.with_times(model, table, time, event).of(model, table, time, event)
+            uncensored = followed(model, table, time, event)
+            held_out = asked.with_times(model, table, time, event).of(model, table, time, event, uncensored)
         else:
             model, held_out = self._cross_fitted(asked, X, time, event)
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
         self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
+        self.__dict__.pop("_draws", None)
+        self.scores_: ConformalScores | None = ConformalScores.of(held_out.cdf, held_out.event, held_out.uncensored)
         end = last_time(model, as_table(X), time)
         seen = np.minimum(np.append(time, end), end)
         self.times_ = Rows(seen, np.append(event & (time <= end), False)).grid()
@@ -269,7 +300,22 @@ class Recalibrated(SurvivalPredictor):
 
     def _asked(self, X: Any) -> tuple[Corrected, Any]:
         fitted = self._fitted()
-        return Corrected(fitted.model_, fitted.adjustment_, np.append(0.0, fitted.times_)), as_table(X)
+        times = np.append(0.0, fitted.times_)
+        resampled = self._resampled if hasattr(fitted, "held_out_") else None
+        return Corrected(fitted.model_, fitted.adjustment_, times, fitted.scores_, resampled), as_table(X)
+
+    def _resampled(self) -> list[Adjustment]:
+        """Return what the method fits to resamples of the held-out rows; made once."""
+        if not hasattr(self, "_draws"):
+            method, rows = as_method(self.method, self.n_pieces, self.group_column), self.held_out_
+            rng, n = np.random.default_rng(0), rows.time.size
+            drawn: list[Adjustment] = []
+            while len(drawn) < _RESAMPLES:
+                chosen = rows.take(rng.integers(0, n, n))
+                if chosen.event.any():
+                    drawn.append(method.fit(chosen, self.n_pieces, self.group_column))
+            self._draws = drawn
+        return self._draws
 
     def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, None]:
         return _outcome(X, y), None
@@ -337,10 +383,10 @@ class Recalibrated(SurvivalPredictor):
         cut = list(folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)))
         models = [refit(self.model, take_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
         final = refit(self.model, X, time, event, self.fit_model)
-        asked = asked.with_times(final, as_table(X), time, event)
+        asked, uncensored = asked.with_times(final, as_table(X), time, event), followed(final, as_table(X), time, event)
         tested = [test for _, test in cut]
         parts = [
-            asked.of(fresh, as_table(take_rows(X, test)), time[test], event[test])
+            asked.of(fresh, as_table(take_rows(X, test)), time[test], event[test], uncensored[test])
             for fresh, test in zip(models, tested, strict=True)
         ]
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
@@ -386,6 +432,7 @@ class _Header:
     random_state: int
     times: tuple[float, ...]
     adjustment: Any
+    scores: ConformalScores | None = None  # files of before intervals have none
 
 
 @runtime_checkable
@@ -414,6 +461,7 @@ def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
             "times": estimator.times_.tolist(),
             "adjustment": estimator.adjustment_.content(),
         }
+        | ({} if estimator.scores_ is None else {"scores": estimator.scores_.content()})
     )
     with tempfile.TemporaryDirectory() as folder:
         inside = Path(folder) / "model"
@@ -472,6 +520,7 @@ def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path],
     options = {name: getattr(header, name) for name in ("cv", "n_pieces", "group_column", "random_state")}
     estimator = Recalibrated(model, header.method, **options)
     estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, times
+    estimator.scores_ = header.scores
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(estimator, name, getattr(model, name))

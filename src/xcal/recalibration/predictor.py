@@ -4,15 +4,18 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator
 
-from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, fail, first_row
+from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, effective_units, fail, first_row
 from xcal.data.surv import Outcome
 from xcal.metrics.concordance import concordance_index
+from xcal.metrics.pseudo_values import LEAST_UNCENSORED
+from xcal.recalibration.maps import Kept
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for. A probability at such a
 # time is NaN, and a quantile that would lie there is infinite ("later than anybody was seen"), both with a warning.
@@ -130,6 +133,79 @@ class SurvivalCurve:
         return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
 
 
+@dataclass(frozen=True, eq=False)
+class SurvivalBand:
+    """S of each row at each time, and how far other seeds and other rows of recalibration would take it.
+
+    Attributes
+    ----------
+    survival, lower, upper : arrays, shape (n, m)
+    """
+
+    survival: Floats
+    lower: Floats
+    upper: Floats
+
+
+# Of a pointwise band.
+_BAND = 1.959964  # 95 %
+
+# --- Intervals of the time of one row.
+
+
+@dataclass(frozen=True, eq=False)
+class ConformalScores(Kept):
+    r"""What prediction intervals are made of: events of rows that did not train the model.
+
+    A bound of the time at which F is u is crossed too early or too late by a new row as often as by these, if a row
+    with an event at y stands for all like it that were censored before: 1 / G(y-) of them, with G the probability of
+    not being censored, given the covariates. With W the sum of these weights over events with F below u, of n rows,
+
+    .. math:: rac{W + \max_i w_i}{n + 1} \le 	ext{miss}, \qquad rac{n + 1 - W}{n + 1} \le 	ext{miss}
+
+    are what a lower and an upper bound have to fulfil (conformal risk control): P(T < lower) and P(T > upper) are then
+    at most `miss` on average, whatever the model, if the weights are right and rows are exchangeable. The first holds
+    the largest weight seen for the largest there is.
+    """
+
+    cdf: Floats  # F at the events
+    weights: Floats  # of the events
+    n: float  # rows, censored ones too
+
+    @classmethod
+    def of(cls, cdf: Floats, event: BoolArray, uncensored: Floats, weights: Floats | None = None) -> Self:
+        """Make them of F at the observed times, events, and G just before each time."""
+        own = np.ones(cdf.size) if weights is None else effective_units(weights)
+        own = np.ones(cdf.size) if own is None else own
+        seen = event & (uncensored > 0)
+        return cls(cdf[seen], own[seen] / uncensored[seen], float(own.sum()))
+
+    def __post_init__(self) -> None:
+        u, w = np.asarray(self.cdf), np.asarray(self.weights)
+        if u.ndim != 1 or u.shape != w.shape or not ((u >= 0) & (u <= 1)).all():
+            fail("cdf", "values in [0, 1], one for each weight", f"shape {u.shape}, or others")
+        if not (np.isfinite(w) & (w > 0)).all() or not self.n >= 1:
+            fail("weights", "finite numbers above zero, of at least one row", "others")
+
+    def lower_level(self, miss: float) -> float:
+        """F at the lower bound: 0 where rows are too few to say anything."""
+        order = np.argsort(self.cdf)
+        u, w = self.cdf[order], self.weights[order]
+        # Events below each of them, and the largest weight among these, or of the first where there are none.
+        before = np.searchsorted(u, u, side="left")
+        below, largest = np.append(0.0, np.cumsum(w))[before], np.append(1.0, np.maximum.accumulate(w))[before]
+        allowed = below + largest <= miss * (self.n + 1)
+        return float(u[allowed].max()) if allowed.any() else 0.0
+
+    def upper_level(self, miss: float) -> float:
+        """F at the upper bound: infinity where too few were followed for so long."""
+        order = np.argsort(self.cdf)
+        # Few rows of large weight would end the interval by chance; smaller weights only make it longer.
+        u, reached = self.cdf[order], np.cumsum(np.minimum(self.weights[order], 1 / LEAST_UNCENSORED))
+        enough = reached >= (1 - miss) * (self.n + 1)
+        return float(u[enough][0]) if enough.any() else np.inf
+
+
 class Predicting(ABC):
     """What predicts: a fitted model, asked about rows that were read.
 
@@ -143,6 +219,19 @@ class Predicting(ABC):
     @abstractmethod
     def grid(self) -> Floats:
         """Times from 0 to the last one seen, where curves are drawn."""
+
+    @property
+    def scores(self) -> ConformalScores | None:
+        """What intervals are made of; None where no rows were held out."""
+        return None
+
+    def bounds(self, rows: Any, levels: Floats) -> Floats:
+        """Return the times at which F, as `scores` have it, comes to the levels, ``(n, levels)``."""
+        return self.quantile(rows, levels)
+
+    def spread(self, rows: Any, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S of each row at each time, ``(n, m)``."""
+        fail("interval", "a model of several seeds, or one that was recalibrated", "one network as it was trained")
 
     @property
     def law(self) -> bool:
@@ -212,8 +301,8 @@ class SurvivalPredictor(BaseEstimator):
         return model.risk(rows)
 
     def predict_survival_function(
-        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
-    ) -> npt.NDArray[Any]:
+        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False, interval: bool = False
+    ) -> Any:
         """Probability of no event until each of `times`.
 
         Parameters
@@ -228,20 +317,31 @@ class SurvivalPredictor(BaseEstimator):
             What to say of times after the last one seen in the fit: by default NaN, with a warning; if True, what the
             distribution says there, of which no row told anything. A curve that ends, as that of a Cox model inside
             `Recalibrated`, keeps its last value.
+        interval : bool
+            With `times`: a band about each curve, 95 % at each time, from the spread of the seeds that are averaged and
+            from resamples of the rows that the model was recalibrated on. It holds the curve that many more of both
+            would give. What other rows to train on would change is not in it, nor what is wrong with the model.
 
         Returns
         -------
         ndarray of shape (n, m)
             Without `times` an array of n `SurvivalCurve`, which can be called with times and have the points ``x``,
-            ``y``: the form in which scikit-survival and its scorers want it.
+            ``y``: the form in which scikit-survival and its scorers want it. With `interval` a `SurvivalBand`.
         """
         if times is not None:
             asked = as_times("times", times)
             model, rows = self._asked(X)
             values = model.survival(rows, asked, _read_after(after, model.count(rows)))
-            if as_flag("extrapolate", extrapolate):
+            if not as_flag("extrapolate", extrapolate):
+                values = unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+            if not as_flag("interval", interval):
                 return values
-            return unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+            if after is not None:
+                fail("interval", "False with after: a band is of the curve from the start", "True")
+            odds, error = logit(values), _BAND * model.spread(rows, asked)
+            return SurvivalBand(values, expit(odds - error), expit(odds + error))
+        if as_flag("interval", interval):
+            fail("times", "times at which to predict, beside interval", "None")
         if after is not None:
             fail("times", "times at which to predict, beside after", "None")
         model, rows = self._asked(X)
@@ -297,6 +397,39 @@ class SurvivalPredictor(BaseEstimator):
         if as_flag("extrapolate", extrapolate):
             return values
         return _unseen_as_inf(values, model.grid[-1], model.seen, stacklevel=3)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """Interval of the time of the event of each row, ``(n, 2)``, whatever is wrong with the model.
+
+        A conformal interval: of rows that did not train the model, so many have their event before the lower bound, and
+        so many after the upper one, that either happens to a new row with probability (1 - `coverage`) / 2 at most.
+        Censored rows are stood for by rows like them, with weights by a model of the censoring given the covariates:
+        it has to be right, as far as it matters, and there must be no reason of censoring that is not among them.
+        The coverage is an average over rows: in a subgroup it may be another.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        coverage : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            The upper bound is infinite where it lies after the last time seen, or where too few rows were followed for
+            long enough; the lower one is 0 where rows are too few to say more. A warning says so.
+        """
+        half = (1 - as_number("coverage", coverage, above=0, below=1)) / 2
+        model, rows = self._asked(X)
+        scores = _scores(model)
+        low, high = scores.lower_level(half), scores.upper_level(half)
+        return np.stack([_lower(model, rows, low, 3), _upper(model, rows, high)], axis=1)
+
+    def predict_lower_bound(self, X: Any, coverage: float = 0.9) -> Floats:
+        """Time that each row outlives with probability `coverage` at least, ``(n,)``; see `predict_interval`."""
+        miss = 1 - as_number("coverage", coverage, above=0, below=1)
+        model, rows = self._asked(X)
+        return _lower(model, rows, _scores(model).lower_level(miss), 3)
 
     def predict_expectation(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
         """Mean time of the event of rows like these.
@@ -364,3 +497,41 @@ class SurvivalPredictor(BaseEstimator):
         outcome, weights = self._judged(X, y, None, model.count(rows))
         risk = model.risk(rows)
         return concordance_index(time=outcome.time, event=outcome.event, risk=risk, weights=weights).value
+
+
+# Away from 0 and 1, where log-odds are infinite.
+_LEAST_ODDS = 1e-12
+
+
+def log_odds_spread(curves: Floats) -> Floats:
+    """Return the standard deviation of the log-odds over the first axis."""
+    return np.asarray(logit(np.clip(curves, _LEAST_ODDS, 1 - _LEAST_ODDS)).std(axis=0, ddof=1))
+
+
+def _scores(model: Predicting) -> ConformalScores:
+    if model.scores is None:
+        advice = "fit it with validation rows, or put it into Recalibrated(model).fit(X, y) with rows of their own"
+        fail("predict_interval", f"a model with rows that it was not trained on ({advice})", "none")
+    return model.scores
+
+
+def _lower(model: Predicting, rows: Any, level: float, stacklevel: int) -> Floats:
+    n, end = model.count(rows), float(model.grid[-1])
+    if level == 0:
+        told = "the held-out rows are too few for a lower bound with so much coverage: it is 0"
+        warnings.warn(told, UserWarning, stacklevel=stacklevel)
+        return np.zeros(n)
+    # A bound that lies after the last time seen is held there, which only makes it safer.
+    return np.minimum(model.bounds(rows, np.array([level]))[:, 0], end)
+
+
+def _upper(model: Predicting, rows: Any, level: float) -> Floats:
+    n, end = model.count(rows), float(model.grid[-1])
+    found = np.full(n, np.inf) if level >= 1 else model.bounds(rows, np.array([level]))[:, 0]
+    found = np.where(found > end, np.inf, found)
+    if np.isinf(found).any():
+        told = (
+            f"{np.count_nonzero(np.isinf(found))} of {n} upper bounds are infinite: too few rows were followed so long"
+        )
+        warnings.warn(told, UserWarning, stacklevel=4)
+    return found

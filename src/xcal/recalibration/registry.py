@@ -1,7 +1,7 @@
 """The methods of recalibration, each behind one name, their average, and what a recalibrated model predicts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -31,7 +31,7 @@ from xcal.recalibration.maps import (
     held_out_rows,
     through_points,
 )
-from xcal.recalibration.predictor import MeanTime, Predicting
+from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting, log_odds_spread
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
     Column,
@@ -260,6 +260,11 @@ class Corrected(Predicting):
     model: Any
     adjustment: Adjustment
     times: Floats  # from 0 to the end
+    # Of the model inside: a map that is the same for all rows changes nothing about whom an interval holds, and one
+    # that is not was fitted to the rows by which the interval has to be judged.
+    scores: ConformalScores | None = None
+    # What is fitted to resamples of the rows that it was recalibrated on.
+    resampled: Callable[[], Sequence[Adjustment]] | None = None
 
     # `Recalibrated.times_` says which of both.
     seen = "seen in training or recalibration"
@@ -307,6 +312,23 @@ class Corrected(Predicting):
             levels = gone + levels * (1 - gone)
         values = self.adjustment.quantile(self.model, rows, levels, float(self.times[-1]))
         return values if after is None else np.maximum(values, after[:, None])
+
+    def spread(self, rows: Any, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S', by resamples, and by the seeds of a model of xcal."""
+        if self.resampled is None:
+            fail("interval", "a model with the rows that it was recalibrated on", "a loaded one, which keeps none")
+        draws = np.stack([1 - own.cdf(self.model, rows, times) for own in self.resampled()])
+        square = log_odds_spread(draws) ** 2
+        members = self.model.predict_members(rows) if isinstance(self.model, SeveralLaws) else ()
+        if len(members) > 1:
+            at = torch.from_numpy(times).unsqueeze(1).expand(-1, n_rows(rows))
+            square += log_odds_spread(np.stack([law.survival(at).T.numpy() for law in members])) ** 2 / len(members)
+        return np.asarray(np.sqrt(square))
+
+    def bounds(self, rows: Any, levels: Floats) -> Floats:
+        """Return the times at which F of the model inside comes to the levels."""
+        wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(rows), levels.size)))
+        return quantile_at(self.model, rows, wanted, float(self.times[-1]))
 
     def mean_time(self, rows: Any, after: Floats | None, horizon: float | None) -> MeanTime:
         """Mean of the time until the event or the horizon, and those of the networks of a model that has several."""
@@ -480,11 +502,19 @@ class HeldOut:
     # cdf, event: (n,): F at the observed times, and whether the event happened there (see `OwnValues`)
     cdf: Floats
     event: BoolArray
+    uncensored: Floats  # (n,): probability of not being censored before the observed time, given the covariates
     quantiles: Floats | None = None  # (n, k): the model's quantiles, for a method that asks for them
     groups: Any = None  # (n,): for a method that has groups
     # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them
     curves: Floats | None = None
     times: Floats | None = None
+
+    def take(self, rows: Any) -> "HeldOut":
+        """Pick rows."""
+        picked: dict[str, Any] = {
+            name: None if own is None else own[rows] for name, own in vars(self).items() if name != "times"
+        }
+        return HeldOut(**picked, times=self.times)
 
 
 @dataclass(frozen=True)
