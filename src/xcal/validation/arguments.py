@@ -31,7 +31,9 @@ from xcal.data import surv
 from xcal.data.features import column_kind, follows_time, loaded_features, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
+from xcal.interop import ModelPredictions
 from xcal.metrics.inputs import Vector, rounded_time
+from xcal.metrics.observed import as_cause
 
 Labels = npt.NDArray[np.str_]
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
@@ -74,7 +76,11 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
     if not found.event.any():
         fail(name, "at least one event", f"{found.n} censored rows")
     times, events = np.array(found.time, dtype=np.float64), np.array(found.event)
-    return Outcome(times, events, entry=found.entry, lower=found.lower)
+    several = len(found.causes) > 1  # a single cause is an event like any other
+    causes: dict[str, Any] = {"cause": found.cause, "causes": found.causes} if several else {}
+    if several and found.entry is not None:
+        fail(name, "rows under observation from the start, where events have several causes", "times of entry")
+    return Outcome(times, events, entry=found.entry, lower=found.lower, **causes)
 
 
 def unpacked(X: Any, y: Any) -> tuple[Any, Any]:
@@ -115,6 +121,51 @@ def read_training(training: Any) -> tuple[Any, Outcome | None]:
     if pair and np.ndim(training[0]) == 2:
         return training[0], read_outcome(training[1], name="training y", X=training[0])
     return None, read_outcome(training, name="training")
+
+
+def read_name(name: Any, model: str) -> str:
+    """Return the name of the model for people, by default its own."""
+    if name is None:
+        return model
+    check_text("name", name)
+    if not name:
+        fail("name", "a name for the model", repr(name))
+    return str(name)
+
+
+def read_causes(cause: Any, outcome: Outcome, found: ModelPredictions) -> tuple[int, ...]:
+    """Return the numbers of the causes to judge: the one asked for, or those that the predictions tell apart."""
+    names = outcome.causes
+    if not names:
+        if cause is not None:
+            fail("cause", "None where y has events of one kind (Surv(time=, cause=) tells causes apart)", repr(cause))
+        return ()
+    if cause is not None:
+        asked = str(cause) if str(cause) in names or isinstance(cause, str) else names[as_cause(cause, len(names)) - 1]
+        if asked not in names:
+            fail("cause", f"one of the causes of y: {', '.join(names)}", repr(cause))
+        chosen = [asked]
+    elif found.incidence is None:
+        return ()
+    else:
+        chosen = list(found.causes)
+        if 1 < len(chosen) < len(names):
+            unknown = ", ".join(name for name in names if name not in chosen)
+            fail("cause", f"one of {', '.join(chosen)}, as these predictions say nothing of {unknown}", "None")
+    numbers = tuple(names.index(name) + 1 for name in chosen)
+    assert outcome.cause is not None
+    for k in numbers:
+        if not (outcome.cause == k).any():
+            advice = "leave it out of causes= and of the predictions, or ask for one of the others by cause="
+            fail("y", f"an event of every cause that is judged ({advice})", f"none of {names[k - 1]!r}")
+    return numbers
+
+
+def check_same_causes(outcome: Outcome, training: Outcome | None) -> None:
+    """Refuse causes that only the training rows have."""
+    for name in () if training is None or not outcome.causes else training.causes:
+        if name not in outcome.causes:
+            fail("training", f"the causes of y: {', '.join(outcome.causes)}", repr(name))
 
 
 def read_thresholds(thresholds: Any) -> Vector:
