@@ -111,7 +111,9 @@ def incidences(result: AuditResult) -> Drawn:
     """Draw the observed incidences of the causes on top of each other, and the mean predictions as lines."""
     over = [one.measured.over_time for one in result.by_cause.values()]
     times, below, predicted = over[0].times, np.zeros(over[0].times.size), np.zeros(over[0].times.size)
-    bands, lines, words = [], [], []
+    bands: list[Mark] = []
+    lines: list[Mark] = []
+    words = []
     for k, (name, one) in enumerate(zip(result.by_cause, over, strict=True)):
         above, predicted = below + one.observed, predicted + one.predicted
         ink = INKS[k % len(INKS)]
@@ -127,7 +129,8 @@ def incidences(result: AuditResult) -> Drawn:
 
 def cells(result: AuditResult) -> Drawn:
     """Draw the events of each cause in bins of the all-cause F, and the number expected, side by side in each bin."""
-    found, marks, top = result.measured.cells, [], 1.0
+    found, top = result.measured.cells, 1.0
+    marks: list[Mark] = []
     for k, one in enumerate(found):
         left, width = one.edges[:-1], np.diff(one.edges)
         start, end = (left + width * (0.05 + 0.9 * part / len(found)) for part in (k, k + 1))

@@ -250,7 +250,7 @@ def _cells(rows: Rows, found: Estimates) -> tuple[CauseCells, ...]:
     edges = merged_edges(one.edges, label)
     each = zip(rows.outcome.causes, one.events, one.expected_events, strict=True)
     return tuple(
-        CauseCells(name, edges, np.bincount(label, weights=events), np.bincount(label, weights=expected))
+        CauseCells(name, edges, *(np.bincount(label, weights=own).astype(np.float64) for own in (events, expected)))
         for name, events, expected in each
     )
 
