@@ -3,24 +3,27 @@
 Claim: at most half the time of torch's own layers, and faster than those layers under torch.compile.
 
 What is left are our own kernels of the second and third convolution, forward and backward, 39 % of the step; no map
-is written before it is pooled. The command prints where the time goes.
+is written before it is pooled. The command prints where the time goes. Each kind of step is measured in a process of
+its own: recordings of several kinds in one process once ended in a segmentation fault. One that dies is told by name.
 """
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.measure import recorded, side_by_side
+from benchmarks.measure import median_seconds, recorded
 from xcal_paper import networks as _pooled
 from xcal_paper.networks import PaperCNN
 
 IMAGES, BINS, DROPOUT, STEPS = 5000, 50, 0.2, 50
-COMPILED = "torch's layers, compiled"
+COMPILED, OURS = "torch's layers, compiled", "PaperCNN"
 
 
 def plain() -> nn.Module:
@@ -47,69 +50,67 @@ def step_of(network: nn.Module, x: Tensor, label: Tensor, *, compiled: bool) -> 
     return step
 
 
-def many(replay: Callable[[], None]) -> Callable[[], None]:
-    """Make a run of many steps, long enough to be timed."""
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    OURS: partial(PaperCNN, BINS, dropout=DROPOUT),
+    "torch's layers": plain,
+    COMPILED: plain,
+    "PaperCNN, whole channels": partial(PaperCNN, BINS, dropout=DROPOUT, released_dropout=True),
+    "with cuDNN's convolutions": partial(PaperCNN, BINS, dropout=DROPOUT),
+    "cuDNN's, whole channels": partial(PaperCNN, BINS, dropout=DROPOUT, released_dropout=True),
+}
+
+
+def measure(name: str) -> None:
+    """Print the milliseconds of one kind of step, recorded and replayed; of ours then where they go."""
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(0)
+    x = torch.rand(IMAGES, 1, 28, 28, device="cuda")
+    label = torch.randint(BINS, (IMAGES,), device="cuda")
+    if "cuDNN" in name:
+        _pooled._tiled = lambda x, weight: False  # a step is recorded with the kernels that are chosen then
+    step = step_of(KINDS[name]().cuda(), x, label, compiled=name == COMPILED)
+    replay = recorded(step)
 
     def run() -> None:
         for _ in range(STEPS):
             replay()
 
-    return run
-
-
-def recordings(x: Tensor, label: Tensor, wanted: list[str]) -> tuple[dict[str, Callable[[], None]], Callable[[], None]]:
-    """Record each step, and return what replays it many times; also PaperCNN's step, as it is.
-
-    A recording begins by giving unused memory back to the driver. What a recorded step reads must therefore be held for
-    as long as it may be replayed: `recorded` keeps the step, and the step its network and its optimiser.
-    """
-    ours = PaperCNN(BINS, dropout=DROPOUT)
-    networks: dict[str, nn.Module] = {
-        "torch's layers": plain(),
-        COMPILED: plain(),
-        "PaperCNN": ours,
-        "PaperCNN, whole channels": PaperCNN(BINS, dropout=DROPOUT, released_dropout=True),
-        "with cuDNN's convolutions": PaperCNN(BINS, dropout=DROPOUT),
-        "the same, whole channels": PaperCNN(BINS, dropout=DROPOUT, released_dropout=True),
-    }
-    replays, tiled = {}, _pooled._tiled
-    for name in wanted or list(networks):
-        step = step_of(networks[name].cuda(), x, label, compiled=name == COMPILED)
-        # A step is recorded with the kernels that are chosen then.
-        _pooled._tiled = tiled if "Paper" in name else lambda x, weight: False
-        replays[name] = many(recorded(step))
-        # One that fails is known by its name.
-        replays[name]()
-        torch.cuda.synchronize()
-        print(f"recorded: {name}", file=sys.stderr, flush=True)
-    _pooled._tiled = tiled
-    return replays, step_of(ours.cuda(), x, label, compiled=False)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", nargs="*", default=[], help="only these, by their names in the table")
-    options, _ = parser.parse_known_args()
-    if not torch.cuda.is_available():
-        print("needs a GPU")
+    print(1e3 * median_seconds(run, cuda=True) / STEPS, flush=True)
+    if name != OURS:
         return
-    torch.set_float32_matmul_precision("high")
-    torch.manual_seed(0)
-    x = torch.rand(IMAGES, 1, 28, 28, device="cuda")
-    label = torch.randint(BINS, (IMAGES,), device="cuda")
-    replays, ours = recordings(x, label, options.steps)
-    times = side_by_side(replays, cuda=True)
-    for name, seconds in times.items():
-        ratio = f", ratio {times['PaperCNN'] / seconds:.2f}" if "PaperCNN" in times else ""
-        print(f"{name:26s} {1e3 * seconds / STEPS:6.2f} ms per step{ratio}", flush=True)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
         for _ in range(3):
-            ours()
+            step()
         torch.cuda.synchronize()
     kernels = [e for e in found.key_averages() if e.device_type == torch.autograd.DeviceType.CUDA]
     print("where PaperCNN's time goes (ms):")
     for event in sorted(kernels, key=lambda e: -e.self_device_time_total)[:16]:
         print(f"  {event.self_device_time_total / 3000:.3f} {event.key[:100]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", nargs="*", choices=list(KINDS), default=list(KINDS), help="only these")
+    parser.add_argument("--here", choices=list(KINDS), help=argparse.SUPPRESS)  # in this process
+    options, _ = parser.parse_known_args()
+    if not torch.cuda.is_available():
+        print("needs a GPU")
+        return
+    if options.here is not None:
+        measure(options.here)
+        return
+    times, more = {}, ""
+    for name in options.steps:
+        words = [sys.executable, "-X", "faulthandler", "-m", "benchmarks.convolutions", "--here", name]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+        first, _, rest = done.stdout.partition("\n")
+        if first:
+            times[name], more = float(first), more + rest
+            ratio = f", {times[OURS] / times[name]:.2f} for PaperCNN in units of it" if OURS in times else ""
+            print(f"{name:26s} {times[name]:6.2f} ms per step{ratio}", flush=True)
+        if done.returncode:
+            print(f"{name:26s} died with status {done.returncode}", flush=True)
+    print(more, end="")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def write_shard(path: Path, n: int, seed: int) -> None:
 
 def read_alone(folder: Path) -> tuple[float, float]:
     """Seconds by the clock and of the CPU to read and check all rows once, without counting anything."""
-    from xcal.outofcore.reading import batches, cut, find_columns, opened, parquet_files
+    from xcal.outofcore.passes import batches, cut, find_columns, opened, parquet_files
 
     files = parquet_files(folder)
     open_files = [opened(path) for path in files]

@@ -15,15 +15,19 @@ likelihood or integrated Brier score, and better where something is wrong. The t
   bins and is that of all folds together, each row with the F of the model that has not seen it.
 - ± is the standard error over folds of the difference to lambda 0.
 
-Each fold is a line of JSON in ``--out``; the same command again resumes. ``--show`` prints what is there.
+Each fold is a line of JSON in ``--out``; the same command again resumes. ``--show`` prints what is there. For a machine
+without the libraries that the tables come from, ``--keep-tables FILE`` writes them here, and ``--tables FILE`` reads
+them there.
 """
 
 import argparse
 import json
 import time as clock
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +55,7 @@ FAMILIES = ("mtlr", "weibull")
 MAPS = ("none", "km", "auto")
 LAMBDAS = (0, 10, 100, 500)
 FOLDER = Path("runs/default_choice")
+TRANSPORTED, GBSG = "rotterdam to gbsg", "gbsg"
 
 
 def numbers(frame: pd.DataFrame) -> np.ndarray:
@@ -143,7 +148,7 @@ LOAD: dict[str, Callable[[], SurvivalData]] = {
     "mgus2": of_mgus,
     "breast": of_breast,
     "rotterdam": of_rotterdam,
-    "rotterdam to gbsg": of_rotterdam,
+    TRANSPORTED: of_rotterdam,
     "metabric": partial(of_table, load_metabric),
     "support": partial(of_table, load_support),
     "flchain": partial(of_sksurv, "flchain", "futime", "death"),
@@ -152,6 +157,32 @@ LOAD: dict[str, Callable[[], SurvivalData]] = {
     "heavy tails": partial(simulated, "heavy tails"),
     "cured": partial(simulated, "cured"),
 }
+
+
+def keep_tables(file: Path, most_rows: int) -> None:
+    """Write the rows of all data sets, those of GBSG among them."""
+    arrays = {}
+    kept = {name: picked(name, most_rows) for name in LOAD} | {GBSG: of_rotterdam("gbsg")}
+    for name, rows in kept.items():
+        arrays |= {f"{name}/{part}": getattr(rows, part) for part in ("x", "time", "event")}
+    np.savez_compressed(file, **arrays)
+
+
+def picked(name: str, most_rows: int) -> SurvivalData:
+    """At most so many rows of a data set, picked at random."""
+    rows = LOAD[name]()
+    if rows.n <= most_rows:
+        return rows
+    return rows[np.sort(np.random.default_rng(0).permutation(rows.n)[:most_rows])]
+
+
+def both(name: str, most_rows: int, tables: Path | None) -> tuple[SurvivalData, SurvivalData | None]:
+    """Rows of a data set, and the rows that judge where these are another one."""
+    if tables is None:
+        return picked(name, most_rows), of_rotterdam("gbsg") if name == TRANSPORTED else None
+    with np.load(tables) as kept:
+        own, other = (table(*(kept[f"{n}/{part}"] for part in ("x", "time", "event"))) for n in (name, GBSG))
+    return own, other if name == TRANSPORTED else None
 
 
 # --- One fold: every candidate, as the rows to fit on see it and on new rows.
@@ -172,16 +203,12 @@ def averaged(cdf: np.ndarray, event: np.ndarray) -> KaplanMeierRecalibration:
 MAKE: dict[str, Callable[..., Any]] = {"km": fitted_map, "auto": lambda p, r, w: averaged(p.cdf[w], r.event[w])}
 
 
-def run_fold(data: str, family: str, fold: int, most_rows: int) -> dict[str, Any]:
+def run_fold(data: str, family: str, fold: int, most_rows: int, tables: Path | None = None) -> dict[str, Any]:
     warnings.simplefilter("ignore")  # of few rows, again and again
     torch.set_num_threads(1)
-    rows = LOAD[data]()
-    if rows.n > most_rows:
-        rows = rows[np.sort(np.random.default_rng(0).permutation(rows.n)[:most_rows])]
-    picked = rows.folds(N_FOLDS, seed=0)[fold]
-    train, test = rows[picked.train], rows[picked.test]
-    if data == "rotterdam to gbsg":
-        test = of_rotterdam("gbsg")
+    rows, elsewhere = both(data, most_rows, tables)
+    part = rows.folds(N_FOLDS, seed=0)[fold]
+    train, test = rows[part.train], rows[part.test] if elsewhere is None else elsewhere
     path = SurvivalPath(LAMBDAS, path="always", distribution=family, progress=False).fit(train)
     settings, n = Settings.of(path), train.n
     members: dict[float, list[Any]] = {}
@@ -250,6 +277,106 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+# --- What the records say.
+
+
+Key = tuple[float, str]
+RULES: dict[str, Callable[[dict[str, Any]], Key]] = {
+    "select()": lambda line: (line["select"][0], line["select"][1]),
+    "map of F always": lambda line: (0.0, "km"),
+    "map of F if off": lambda line: (0.0, "km" if off(line) else "none"),
+    "average of maps if off": lambda line: (0.0, "auto" if off(line) else "none"),
+    "lowest NLL": lambda line: lowest(line, 0.0, LAMBDAS),
+    "NLL + D-cal over its floor": lambda line: lowest(line, N_BINS, LAMBDAS),
+    "the same, lambda 0 alone": lambda line: lowest(line, N_BINS, (0,)),
+    "max_concordance_drop .02": lambda line: dropping(line, 0.02),
+    "lambda 10": lambda line: (10.0, "none"),
+    "lambda 100": lambda line: (100.0, "none"),
+    "lambda 500": lambda line: (500.0, "none"),
+}
+
+
+def candidates(line: dict[str, Any]) -> dict[Key, dict[str, Any]]:
+    return {(one["lam"], one["map"]): one for one in line["lines"]}
+
+
+def off(line: dict[str, Any]) -> bool:
+    """Whether the cross-fitted rows show that lambda 0 is off."""
+    p_value = candidates(line)[0.0, "none"]["seen"]["dcal_p"]
+    return p_value is not None and p_value < 0.05
+
+
+def lowest(line: dict[str, Any], price: float, lambdas: Iterable[float]) -> Key:
+    """Of the cross-fitted candidates without or with the map of `fitted_map`, the lowest NLL with a price on D-cal."""
+    seen = {key: one["seen"] for key, one in candidates(line).items() if key[0] in lambdas and key[1] != "auto"}
+    return min(seen, key=lambda key: seen[key]["nll"] + price * max(seen[key]["dcal"] - seen[key]["dcal_floor"], 0))
+
+
+def dropping(line: dict[str, Any], most: float) -> Key:
+    """Return what `SurvivalPath.select(max_concordance_drop=)` takes."""
+    known = [one for one in line["validation"] if one["concordance"] is not None]
+    best = max(one["concordance"] for one in known)
+    one = min((one for one in known if best - one["concordance"] <= most), key=lambda one: one["dcal"])
+    return one["lambda"], "km" if one["recalibrated"] else "none"
+
+
+def excess(folds: list[dict[str, Any]]) -> float:
+    """D-calibration over its floor of the rows of all folds together."""
+    counts = np.array([one["n"] for one in folds], dtype=float)
+    histogram = np.average([one["histogram"] for one in folds], axis=0, weights=counts)
+    floor = np.square(counts) @ [one["floor"] for one in folds] / counts.sum() ** 2
+    return float(np.square(histogram - 1 / N_BINS).sum() - floor)
+
+
+def told(gaps: np.ndarray, digits: int) -> str:
+    error = gaps.std(ddof=1) / gaps.size**0.5 if gaps.size > 1 else np.nan
+    return f"{gaps.mean():.{digits}f} ± {error:.{digits}f}"
+
+
+def show(lines: list[dict[str, Any]]) -> None:
+    """Print what each rule adds to lambda 0 on new rows, and of ``select()`` each data set."""
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in lines:
+        cells.setdefault((line["data"], line["family"]), []).append(line)
+    heads = ("NLL x 1,000", "IBS x 1,000", "C", "D-cal x 1,000")
+    print(f"{len(lines)} folds of {len(cells)} cells (a data set and a family): what a rule adds to lambda 0")
+    print(f"{'':28}" + "".join(f"{head:>18}" for head in heads) + f"{'other than 0':>14}{'worse, better by 1 SE':>24}")
+    for name, rule in RULES.items():
+        gaps, calibration, worse, better, other = [], [], 0, 0, 0
+        for own in cells.values():
+            table = np.array([gaps_of(line, rule(line)) for line in own])
+            gaps.append(table)
+            calibration.append(changed_excess(own, rule))
+            other += sum(rule(line) != (0.0, "none") for line in own)
+            errors = table[:, :2].std(axis=0, ddof=1) / len(own) ** 0.5 if len(own) > 1 else np.full(2, np.nan)
+            worse += bool((table[:, :2].mean(axis=0) > errors).any())
+            better += bool((table[:, :2].mean(axis=0) < -errors).any())
+        all_gaps = np.concatenate(gaps)
+        shown = [told(all_gaps[:, k], digits) for k, digits in enumerate((1, 2, 4))]
+        shown.append(told(np.array(calibration), 2))
+        print(f"{name:28}" + "".join(f"{cell:>18}" for cell in shown) + f"{other:14d}{worse:14d},{better:9d}")
+    print("\nselect() less lambda 0, by data set")
+    for (data, family), own in sorted(cells.items()):
+        rule = RULES["select()"]
+        table = np.array([gaps_of(line, rule(line)) for line in own])
+        shown = [told(table[:, k], digits) for k, digits in enumerate((1, 2, 4))]
+        shown.append(f"{1e3 * excess([candidates(line)[0.0, 'none']['new'] for line in own]):.1f}")
+        shown[-1] += f" {changed_excess(own, rule):+.1f}"
+        chosen = ", ".join(f"{lam:g}{'r' if kind == 'km' else ''}" for lam, kind in map(rule, own))
+        print(f"{data + ', ' + family:28}" + "".join(f"{cell:>18}" for cell in shown) + f"   {chosen}")
+
+
+def gaps_of(line: dict[str, Any], key: Key) -> list[float]:
+    """NLL, IBS and C of a candidate less those of lambda 0, on new rows."""
+    new, base = candidates(line)[key]["new"], candidates(line)[0.0, "none"]["new"]
+    return [scale * (new[name] - base[name]) for name, scale in (("nll", 1e3), ("ibs", 1e3), ("c", 1.0))]
+
+
+def changed_excess(own: list[dict[str, Any]], rule: Callable[[dict[str, Any]], Key]) -> float:
+    after, before = ([candidates(line)[pick(line)]["new"] for line in own] for pick in (rule, lambda _: (0.0, "none")))
+    return 1e3 * (excess(after) - excess(before))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=list(LOAD), nargs="*", default=list(LOAD))
@@ -258,17 +385,29 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1500, help="at most so many rows of a data set, picked at random")
     parser.add_argument("--out", type=Path, default=FOLDER / "default_choice.jsonl")
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with a fold of its own")
+    parser.add_argument("--tables", type=Path, help="read the rows from a file of --keep-tables")
+    parser.add_argument("--keep-tables", type=Path, help="write the rows of all data sets to a file, and run nothing")
     options, _ = parser.parse_known_args()
+    if options.keep_tables is not None:
+        keep_tables(options.keep_tables, options.rows)
+        return
     lines = read(options.out)
+    if options.show:
+        show(lines)
+        return
     done = {(line["data"], line["family"], line["fold"]) for line in lines}
     wanted = [(d, f, k) for k in range(options.folds) for d in options.data for f in options.family]
-    todo = [] if options.show else [one for one in wanted if one not in done]
+    todo = [one for one in wanted if one not in done]
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    for number, one in enumerate(todo, start=1):
-        start = clock.perf_counter()
-        lines.append(run_fold(*one, options.rows))
-        write_whole(options.out, "".join(json.dumps(line) + "\n" for line in lines).encode())
-        print(f"{number} of {len(todo)}: {one}: {clock.perf_counter() - start:.0f} s", flush=True)
+    start = clock.perf_counter()
+    # Fresh processes: forked ones may hang where threads have been used.
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(run_fold, *one, options.rows, options.tables): one for one in todo}
+        for number, job in enumerate(as_completed(running), start=1):
+            lines.append(job.result())
+            write_whole(options.out, "".join(json.dumps(line) + "\n" for line in lines).encode())
+            print(f"{number} of {len(todo)}: {running[job]}: {clock.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,10 @@ Repetitions (fold and seed) come one after the other over all cells, so that ``-
 """
 
 import argparse
-import json
-import time as clock
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -35,6 +34,7 @@ import numpy as np
 import torch
 
 from studies import _laws
+from studies._records import append_line, read_lines, side_by_side
 from xcal import Recalibrated, Surv, conditional_calibration, d_calibration
 from xcal.calibration import SoftBins
 from xcal.data import SurvivalData
@@ -137,7 +137,7 @@ def thirds(values: np.ndarray, train: np.ndarray) -> np.ndarray:
 def sizes(data: str) -> list[int]:
     """Training rows of a data set; of a simulated law there are as many as are asked for."""
     if data in _laws.LAWS:
-        return list(SIZES[:2])
+        return list(SIZES)
     available = int(loaded(data)[0].n * (1 - 1 / N_FOLDS))
     found = [size for size in SIZES if size <= available]
     return found if available >= SIZES[1] or available < 300 else [*found, available]
@@ -346,15 +346,20 @@ def cells() -> Iterator[Cell]:
                     )
 
 
-def run(cell: Cell, wanted: list[str]) -> dict[str, list[float | None]]:
+def run(task: tuple[Cell, list[str]]) -> dict[str, list[float | None]]:
     """Values of some remedies of a cell, in the order of `TABLES`."""
-    data, size, base, fold, seed = cell
+    (data, size, base, fold, seed), wanted = task
+    warnings.simplefilter("ignore")  # of few rows, again and again
+    torch.set_num_threads(1)
     train, test = split(data, size, fold, seed)
-    found = {}
-    for remedy, estimator in treated(base, seed, train, wanted):
-        values = measure(estimator, train, test, data if data in _laws.LAWS else None)
-        found[remedy] = [_short(values[name], name) for name in TABLES]
-    return found
+    found: dict[str, list[float | None]] = {}
+    try:
+        for remedy, estimator in treated(base, seed, train, wanted):
+            values = measure(estimator, train, test, data if data in _laws.LAWS else None)
+            found[remedy] = [_short(values[name], name) for name in TABLES]
+    except ValueError as error:  # a model that did not converge in any of its folds, for instance
+        print(f"{task[0]}: {error}", flush=True)
+    return {remedy: found.get(remedy, [None] * len(TABLES)) for remedy in wanted}
 
 
 def _short(value: float | None, name: str) -> float | None:
@@ -366,8 +371,7 @@ def _short(value: float | None, name: str) -> float | None:
 def read(path: Path) -> dict[Cell, dict[str, list[float | None]]]:
     """Values by cell and remedy; a cell whose remedies were run at different times has several lines."""
     found: dict[Cell, dict[str, list[float | None]]] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        kept = json.loads(line)
+    for kept in read_lines(path):
         found.setdefault(tuple(kept["cell"]), {}).update(kept["remedies"])
     return found
 
@@ -516,6 +520,7 @@ def main() -> None:
     parser.add_argument("--data", choices=DATA, nargs="*", default=DATA)
     parser.add_argument("--base", choices=list(bases(0)), nargs="*", default=list(bases(0)))
     parser.add_argument("--out", type=Path, default=HERE / "remedies.jsonl")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=np.inf, help="begin no other cell after these")
     parser.add_argument("--markdown", choices=list(TABLES), nargs="*", help="print tables of these, and run nothing")
     parser.add_argument("--fast", action="store_true", help="one cell: WHAS500, 200 rows, Cox")
@@ -524,29 +529,16 @@ def main() -> None:
     if options.markdown is not None:
         markdown(as_lines(done), options.markdown or list(TABLES))
         return
-    warnings.simplefilter("ignore")  # of few rows, again and again
-    torch.set_num_threads(1)
-    start = clock.perf_counter()
-    for cell in cells():
-        wanted = [remedy for remedy in remedies(cell[2]) if remedy not in done.get(cell, ())]
-        chosen = cell[0] in options.data and cell[2] in options.base
-        if options.fast:
-            chosen = cell == ("whas500", 200, "cox", 0, 0)
-        if not wanted or not chosen:
-            continue
-        if clock.perf_counter() - start > 60 * options.minutes:
-            break
-        began = clock.perf_counter()
-        try:
-            values = run(cell, wanted)
-        except ValueError as error:  # a model that did not converge in any of its folds, for instance
-            print(f"{cell}: {error}", flush=True)
-            values = {remedy: [None] * len(TABLES) for remedy in wanted}
-        line = json.dumps({"cell": cell, "remedies": values})
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        with options.out.open("a") as file:
-            file.write(line + "\n")
-        print(f"{cell}: {clock.perf_counter() - began:.1f} s", flush=True)
+    needed = {"cox": "sksurv", "forest": "sksurv", "xgboost": "xgboost"}
+    base = [name for name in options.base if name not in needed or find_spec(needed[name])]
+    tasks = [
+        (cell, [remedy for remedy in remedies(cell[2]) if remedy not in done.get(cell, ())])
+        for cell in cells()
+        if cell[0] in options.data and cell[2] in base
+    ]
+    tasks = [task for task in tasks if task[1] and (not options.fast or task[0] == ("whas500", 200, "cox", 0, 0))]
+    for (cell, _), values in side_by_side(run, tasks, options.workers, options.minutes):
+        append_line(options.out, {"cell": cell, "remedies": values})
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class Tabs:
     def __init__(self, browser):
         self.browser, self.contexts = browser, []
 
-    def __call__(self, path, **options):
+    def __call__(self, path, *, unfolded=True, **options):
         context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         self.contexts.append(context)
         tab = context.new_page()
@@ -113,6 +113,8 @@ class Tabs:
         context.route("**/*", answer)
         tab.goto(own)
         tab.wait_for_selector("main[aria-busy=false]")
+        if unfolded and tab.locator("#unfold").count():
+            tab.locator("#unfold").click()
         return tab
 
     def close(self):

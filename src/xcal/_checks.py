@@ -24,7 +24,7 @@ MIN_CELL = 5
 # Sampling weights that can be squared and summed, and the largest over the smallest of them.
 _WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
 _FLAGS = "True/False or 0/1"  # what an event may be
-_MOST_CAUSES = 1000  # a larger number is no cause but an amount, a time for instance
+MOST_CAUSES = 1000  # a larger number is no cause but an amount, a time for instance
 _SHOWN = 400  # characters of a value that a message shows
 
 
@@ -389,7 +389,7 @@ def as_causes(
     array = as_vector(name, cause)
     check_same_length(name, array, reference, n)
     bad = ~(np.isfinite(array) & (array >= 0) & (array == np.floor(array)))
-    bad |= array > (_MOST_CAUSES if most is None else most)
+    bad |= array > (MOST_CAUSES if most is None else most)
     if bad.any():
         fail(name, wanted, array[first_row(bad)], first_row(bad))
     return array.astype(np.int64)

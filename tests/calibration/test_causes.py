@@ -169,3 +169,64 @@ class TestBadInput:
         values, _ = as_incidence(curves, GRID)
         assert (np.diff(values, axis=2) >= 0).all()
         assert (values.sum(axis=1) <= 1).all()
+
+
+def late_rows(n, seed, *, factor=1.0):
+    """Incidences of two causes, times, causes and entries of rows that entered at random and were still event-free."""
+    rng = np.random.default_rng(seed)
+    rate = np.exp(0.4 * rng.normal(size=4 * n))
+    one, other = rng.exponential(1 / rate), 1.5 * rng.weibull(0.7, 4 * n)
+    left, entry = rng.exponential(1.5, 4 * n), np.where(rng.random(4 * n) < 0.4, 0.0, rng.uniform(0, 1, 4 * n))
+    time = np.minimum(np.minimum(one, other), left)
+    there = np.flatnonzero(time > entry)[:n]
+    cause = np.where(time == one, 1, np.where(time == other, 2, 0))
+    grid = np.append(np.geomspace(1e-5, 0.05, 40), np.linspace(0.06, 12, 400))
+    hazards = np.stack([np.outer(rate[there], grid), np.tile(factor * (grid / 1.5) ** 0.7, (n, 1))], axis=1)
+    steps = np.diff(np.concatenate([np.zeros((n, 2, 1)), hazards], axis=2))
+    total = np.concatenate([np.zeros((n, 1)), hazards.sum(axis=1)], axis=1)
+    rise = np.diff(-np.exp(-total))[:, None] * steps / np.diff(total)[:, None]
+    return np.cumsum(rise, axis=2), grid, {"time": time[there], "cause": cause[there], "entry": entry[there]}
+
+
+class TestEntry:
+    """Rows that entered late count from there on."""
+
+    def test_a_true_model_is_not_accused(self):
+        found = [cause_calibration(*rows[:2], **rows[2], draws=999) for rows in (late_rows(400, s) for s in range(30))]
+        p_values = np.array([one.p_value for one in found])
+        assert (p_values < 0.05).sum() <= 5  # 1.5 expected
+        assert 0.5 < np.mean([one.value / one.floor for one in found]) < 1.5
+
+    def test_without_its_entry_it_is(self):
+        curves, grid, rows = late_rows(2000, 1)
+        ignored = cause_calibration(curves, grid, time=rows["time"], cause=rows["cause"], draws=999)
+        assert ignored.p_value < 0.01
+        assert ignored.value > 5 * ignored.floor
+        wrong = late_rows(2000, 1, factor=1.3)
+        assert cause_calibration(*wrong[:2], **wrong[2], draws=999).p_value < 0.01
+
+    def test_one_cause_is_d_calibration_from_entry_on(self):
+        rng = np.random.default_rng(3)
+        rate = np.exp(0.5 * rng.normal(size=2000))
+        happens, entry = rng.exponential(1 / rate), rng.uniform(0, 0.5, 2000)
+        time, event = np.minimum(happens, 1.2), happens < 1.2
+        rate, time, event, entry = (one[time > entry] for one in (rate, time, event, entry))
+        grid = np.linspace(0.0, 40.0, 40_001)[1:]
+        grid = grid[np.unique(np.geomspace(1, 40_000, 3000).astype(int)) - 1]
+        curves = 1 - np.exp(-rate[:, None] * grid)
+        found = cause_calibration(curves[:, None], grid, time=time, cause=event.astype(int), entry=entry, draws=999)
+        u, v = (1 - np.exp(-rate * at) for at in (time, entry))
+        wanted = d_calibration(u, event, cdf_entry=v)
+        assert found.value == pytest.approx(wanted.value, rel=0.01)
+        ends = np.linspace(0, 1, 11)
+        hazard = -np.log1p(-np.minimum(np.clip(u[:, None], ends[:-1], ends[1:]), 1 - 1e-12))
+        before = -np.log1p(-np.minimum(np.clip(v[:, None], ends[:-1], ends[1:]), 1 - 1e-12))
+        np.testing.assert_allclose(found.expected_events[0], (hazard - before).sum(axis=0), rtol=0.01)
+        assert found.events.sum() == event.sum()
+
+    def test_bad_entries(self):
+        curves, grid, rows = late_rows(50, 1)
+        with pytest.raises(ValueError, match=r"entry: expected an entry before the time of the row, .* at row 3"):
+            cause_calibration(curves, grid, **{**rows, "entry": np.where(np.arange(50) == 3, 99.0, 0.0)})
+        with pytest.raises(ValueError, match=r"entry: expected times before the last of times, 1e-05, got"):
+            cause_calibration(curves[..., :1], grid[:1], **rows)

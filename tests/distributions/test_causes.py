@@ -149,9 +149,9 @@ def test_likelihood_is_that_of_pycox_deephit():
     torch.testing.assert_close(nll(dist, time, CAUSE), theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["categorical", "mtlr", "weibull", "loglogistic", "lognormal"])
+@pytest.mark.parametrize("name", ["categorical", "mtlr", "logistic-hazard", "weibull", "loglogistic", "lognormal"])
 def test_gradients_of_everything_that_training_asks(name):
-    discrete = name in ("categorical", "mtlr")
+    discrete = name in ("categorical", "mtlr", "logistic-hazard")
     kind = family(name, causes=2, **({"edges": EDGES} if discrete else {"end": 4.0}))
     raw = 0.3 * torch.randn(N, kind.n_outputs, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     raw.requires_grad_()
@@ -217,7 +217,7 @@ def test_a_single_cause_has_the_values_of_the_law_without(interpolation):
     assert type(family("categorical", edges=EDGES, causes=1)) is type(family("categorical", edges=EDGES))
 
 
-@pytest.mark.parametrize("name", ["categorical", "mtlr", "weibull", "loglogistic", "lognormal"])
+@pytest.mark.parametrize("name", ["categorical", "mtlr", "logistic-hazard", "weibull", "loglogistic", "lognormal"])
 def test_initial_outputs_have_the_incidences_of_the_data(name):
     rng = np.random.default_rng(0)
     first, second, left = rng.weibull(1.5, 4000), 1.5 * rng.weibull(0.8, 4000), rng.exponential(3.0, 4000)
@@ -225,7 +225,7 @@ def test_initial_outputs_have_the_incidences_of_the_data(name):
     cause = np.where(time == first, 1, np.where(time == second, 2, 0))
     edges = np.append(np.quantile(time, np.linspace(0, 1, 21)), 2 * time.max())
     edges[0] = 0.0
-    discrete = name in ("categorical", "mtlr")
+    discrete = name in ("categorical", "mtlr", "logistic-hazard")
     kind = family(name, causes=2, edges=edges if discrete else None)
     start = kind.initial(time, cause)
     assert start.shape == (kind.n_outputs,)
@@ -235,6 +235,20 @@ def test_initial_outputs_have_the_incidences_of_the_data(name):
         expected = [float(curves.at(at, of=k)) for k in (1, 2)]
         # A probability plot need not follow data of another law closely.
         np.testing.assert_allclose(found, expected, atol=0.012 if discrete else 0.06)
+
+
+def test_hazards_of_bins_and_causes_by_hand():
+    """Reach a bin, and have the event of a cause in it: one of the causes, or none, by odds against none."""
+    kind = family("logistic-hazard", edges=EDGES, causes=2)
+    raw = torch.randn(N, kind.n_outputs, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    bins = EDGES.numel() - 1
+    odds = np.exp(np.insert(raw.numpy(), bins - 1, 0.0, axis=1)).reshape(N, 2, bins)
+    reached, wanted = np.ones(N), np.empty((N, 2, bins))
+    for k in range(bins - 1):
+        wanted[:, :, k] = reached[:, None] * odds[:, :, k] / (1 + odds[:, :, k].sum(axis=1, keepdims=True))
+        reached = reached - wanted[:, :, k].sum(axis=1)
+    wanted[:, :, -1] = reached[:, None] * odds[:, :, -1] / odds[:, :, -1].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(kind.distribution(raw).incidence_steps(), wanted, rtol=1e-12)
 
 
 def test_scaled_outputs_are_read_in_another_unit():
@@ -286,8 +300,8 @@ def test_a_map_of_f_divides_what_it_adds_among_the_causes(base):
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"^name: expected .*'categorical'.*got 'logistic-hazard'"):
-        family("logistic-hazard", edges=EDGES, causes=2)
+    with pytest.raises(ValueError, match=r"^name: expected .*'categorical'.*got 'weibull-published'"):
+        family("weibull-published", causes=2)
     with pytest.raises(ValueError, match=r"^causes: expected .* 1 or more"):
         family("weibull", causes=0)
     with pytest.raises(ValueError, match=r"^parts: expected two or more distributions, one for each cause"):
@@ -312,3 +326,25 @@ def test_those_who_have_come_this_far_have_what_is_left_of_each_cause(base):
     torch.testing.assert_close(found.cumulative_incidence(time).sum(-1), found.cdf(time), rtol=0, atol=1e-9)
     told = nll(dist, time, CAUSE) + dist.log_survival(after)
     torch.testing.assert_close(nll(found, time, CAUSE), told)
+
+
+@pytest.mark.parametrize("base", ["bins", "hazards"])
+def test_steps_of_laws_made_of_others_are_their_incidences(base):
+    """They add up to one, and to the incidence at each point: of a mixture, and of a law after a map of F."""
+    if base == "bins":
+        parts = [cells(seed=1), cells(seed=2)]
+    else:
+        raw = torch.randn(2, N, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64) / 2
+        parts = [family("weibull", causes=2).distribution(own) for own in raw]
+    for dist in (mixture(parts), RecalibratedDistribution(mixture(parts), [0.0, 0.4, 1.0], [0.0, 0.6, 1.0])):
+        steps = dist.incidence_steps()
+        torch.testing.assert_close(steps.sum((-2, -1)), torch.ones(N, dtype=torch.float64))
+        assert steps.min() >= 0
+        # What F has come to at a time, and each cause with it, read along straight lines.
+        level, own = steps.sum(-2).cumsum(-1), steps.cumsum(-1)
+        time = torch.full((N,), 0.7, dtype=torch.float64)
+        wanted = dist.cumulative_incidence(time)
+        for row in range(N):
+            at = float(dist.cdf(time)[row])
+            found = [np.interp(at, np.append(0, level[row]), np.append(0, own[row, k])) for k in range(dist.n_causes)]
+            np.testing.assert_allclose(found, wanted[row], atol=1e-9 if base == "bins" else 0.004)

@@ -14,6 +14,7 @@ from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, decision, load
 from xcal.estimators.decision import _folds
+from xcal.estimators.fitted import Own
 from xcal.estimators.selection import (
     Measured,
     as_candidates,
@@ -293,7 +294,7 @@ def test_pairs_are_of_rows_that_one_model_has_judged():
     """Two folds, each in perfect order on a scale of its own: between them there is nothing to compare."""
     numbers = np.arange(4)
     parts = [(numbers[:2], 2.0, 2.0), (numbers[2:], 1.0, 3.0)]
-    both = joined([(rows, Measured(0.0, False, rows * 1.0, rows / 10, *pairs)) for rows, *pairs in parts])
+    both = joined([(rows, Measured(0.0, False, rows * 1.0, Own(rows / 10), *pairs)) for rows, *pairs in parts])
     assert (both.concordant, both.comparable) == (3.0, 5.0)
     np.testing.assert_array_equal(both.losses, numbers)
     rows = survival_rows(4)

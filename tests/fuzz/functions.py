@@ -192,6 +192,7 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("kaplan_meier", outcome | {"of": "event"}),
         ("aalen_johansen", {"time": r["time"], "cause": r["cause"], "n_causes": 2} | weights),
         ("kaplan_meier (entry)", outcome | {"entry": r["time"] / 2}),
+        ("by_person", outcome | {"hazard": r["cdf"], "entry": r["time"] / 2, "id": np.arange(len(r["time"]))}),
         ("turnbull", {"lower": r["time"] / 2, "upper": r["time"]} | weights),
         ("kaplan_meier (weights)", outcome | weights),
         ("brier_score (weights)", curves | weights),

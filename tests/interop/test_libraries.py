@@ -9,7 +9,7 @@ import scipy.stats as st
 
 from tests.interop.tables import forest, gbsg2, halves, joined, lifelines_model, new_rows, whas500
 from xcal.interop import TorchsurvCox, TorchsurvWeibull, read_model
-from xcal.metrics.curves import at_own_time, at_point
+from xcal.metrics.inputs import at_own_time, at_point
 
 HORIZONS = np.array([300.0, 1000.0])
 

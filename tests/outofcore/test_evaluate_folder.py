@@ -27,7 +27,7 @@ from xcal.outofcore import EvaluationSettings, evaluate_folder
 def _small_pieces(monkeypatch):
     """Many pieces of few rows, read in many batches."""
     monkeypatch.setattr("xcal.outofcore.evaluation.PIECE_ROWS", 500)
-    monkeypatch.setattr("xcal.outofcore.reading.batches.__defaults__", (170,))
+    monkeypatch.setattr("xcal.outofcore.passes.batches.__defaults__", (170,))
 
 
 def run(folder, out, say=lambda _: None, **settings):

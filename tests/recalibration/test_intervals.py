@@ -92,7 +92,7 @@ def test_censoring_is_modelled_by_what_it_depends_on():
     assert np.ptp(same) == 0
     # Columns that cannot be read are left out; the others count.
     mixed = X.assign(gap=[np.nan] * 2000, day=pd.Timestamp("2020-01-01"), word="a", y=np.arange(2000) % 3)
-    assert followed(Exponential(), mixed, y["time"], y["event"]).shape == (2000,)
+    assert followed(Exponential(), mixed, Outcome(y["time"], y["event"])).shape == (2000,)
 
 
 @pytest.mark.parametrize("leaving", [0.0, 1.0])

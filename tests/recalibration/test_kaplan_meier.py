@@ -5,8 +5,11 @@ import pytest
 import torch
 from lifelines import KaplanMeierFitter
 from scipy import stats
+from scipy.special import expit
 
+from tests.calibration.test_partly_seen import drawn
 from xcal import d_calibration
+from xcal.metrics import aalen_johansen
 from xcal.recalibration import KaplanMeierRecalibration
 
 
@@ -167,3 +170,98 @@ def test_bad_values_of_the_map():
         recalibration.quantile(np.nan)
     with pytest.raises(ValueError, match="log_survival: expected shape"):
         recalibration.log_survival([0.1, 0.2], [0.0])
+
+
+class TestSeenInPart:
+    """Rows that entered late, and events between two values of F, of a model whose hazards are twice too high."""
+
+    def rows(self, kind, n=4000, seed=0, factor=2.0):
+        seen = {"late": 0.6} if kind == "entry" else {"late": 0.0, "width": 0.5}
+        cdf, entry, event, lower = drawn(n, np.random.default_rng(seed), **seen)
+        faster = [None if one is None else 1 - (1 - one) ** factor for one in (cdf, entry, lower)]
+        return faster[0], event, {"cdf_entry": faster[1]} if kind == "entry" else {"cdf_lower": faster[2]}
+
+    @pytest.mark.parametrize("kind", ["entry", "intervals"])
+    def test_the_map_is_the_one_that_corrects(self, kind):
+        cdf, event, known = self.rows(kind)
+        recalibration = KaplanMeierRecalibration.fit(cdf, event, **known)
+        levels = np.linspace(0.05, 0.95, 19)
+        np.testing.assert_allclose(recalibration.cdf(levels), 1 - np.sqrt(1 - levels), atol=0.045)
+        new, happened, beside = self.rows(kind, seed=1)
+        mapped = {name: recalibration.cdf(values) for name, values in beside.items()}
+        before = d_calibration(new, happened, **beside, p_value=None).value
+        assert d_calibration(recalibration.cdf(new), happened, **mapped, p_value=None).value < before / 10
+        ignored = KaplanMeierRecalibration.fit(cdf, event)
+        assert np.abs(ignored.cdf(levels) - recalibration.cdf(levels)).max() > 0.04
+
+    def test_a_true_model_stays(self):
+        cdf, event, known = self.rows("entry", factor=1.0)
+        levels = np.linspace(0.05, 0.95, 19)
+        np.testing.assert_allclose(KaplanMeierRecalibration.fit(cdf, event, **known).cdf(levels), levels, atol=0.03)
+
+    def test_few_at_risk_early_do_not_empty_the_curve(self):
+        """The first of rows that entered is alone, and has the event at once."""
+        u, entry = np.array([0.02, 0.5, 0.6, 0.8, 0.9]), np.array([0.0, 0.1, 0.1, 0.2, 0.3])
+        found = KaplanMeierRecalibration.fit(u, np.ones(5), cdf_entry=entry)
+        assert found.cdf(0.3) < 0.7
+
+    def test_known_times_are_counted(self):
+        """An uncensored event in each of so many equal pieces, and one row beside."""
+        cdf = self.rows("entry", n=500)[0]
+        found = KaplanMeierRecalibration.fit(cdf, np.ones(500), cdf_lower=cdf, n_pieces=10)
+        counts = np.histogram(cdf, np.linspace(0, 1, 11))[0]
+        np.testing.assert_allclose(found.levels, np.append(0, np.cumsum((counts + 1) / 510)), atol=1e-9)
+
+    def test_not_with_weights(self):
+        cdf, event, known = self.rows("entry", n=50)
+        with pytest.raises(ValueError, match="cdf_entry: expected none beside cdf_lower or weights"):
+            KaplanMeierRecalibration.fit(cdf, event, weights=np.ones(50), **known)
+
+
+class TestCauses:
+    def rows(self, n=3000, seed=0):
+        """F of any event, true; causes whose odds are not those that the model says, more so where F is large."""
+        rng = np.random.default_rng(seed)
+        u = rng.uniform(size=n)
+        event = rng.uniform(size=n) < 0.7
+        u = np.where(event, u, u * rng.uniform(size=n))
+        said = expit(rng.normal(size=n))
+        odds = said / (1 - said) * np.exp(1.5 * u - 0.2)
+        cause = np.where(event, np.where(rng.uniform(size=n) < odds / (1 + odds), 1, 2), 0)
+        return u, event, cause, np.column_stack([said, 1 - said])
+
+    def test_shares_are_those_of_aalen_and_johansen_on_the_scale_of_f(self):
+        u, event, cause, shares = self.rows()
+        found = KaplanMeierRecalibration.fit(u, event, cause=cause, shares=shares)
+        table = found.splits.reshape(-1, 2)
+        assert len(table) == found.split_knots.size - 1 >= 5
+        curve = aalen_johansen(time=u, cause=cause)
+        ends = found.split_knots
+        rises = np.column_stack([np.diff(np.append(0.0, curve.at(ends[1:], of=k))) for k in (1, 2)])
+        for j, own in enumerate(table):
+            inside = event & (u > ends[j]) & (u <= ends[j + 1])
+            moved = shares[inside] * np.exp(own)
+            moved /= moved.sum(axis=1, keepdims=True)
+            # Each event has the mass of the curve; one event of the model's own is among them.
+            weight = 1 / (1 - np.array([np.mean(u < at) for at in u[inside]]))
+            np.testing.assert_allclose(weight @ moved / weight.sum(), rises[j] / rises[j].sum(), atol=0.02)
+        # Where F is small the second cause is more likely than said, where it is large less.
+        np.testing.assert_allclose(table[:, 1], -(1.5 * (ends[1:] + ends[:-1]) / 2 - 0.2), atol=0.5)
+
+    def test_a_stretch_without_a_cause_stays_finite(self):
+        u, event, cause, shares = self.rows(300)
+        cause = np.where((u > 0.5) & (cause > 0), 1, cause)
+        found = KaplanMeierRecalibration.fit(u, event, cause=cause, shares=shares)
+        assert np.isfinite(found.splits).all()
+        assert np.abs(found.splits).max() < 12
+
+    def test_bad_causes(self):
+        u, event, cause, shares = self.rows(20)
+        for given, message in (
+            ({"cause": np.ones(20, int)}, "cause: expected a cause where event is True, and there alone"),
+            ({"shares": shares[:5]}, r"shares: expected shape \(20, causes\)"),
+            ({"shares": -shares}, "shares: expected shares of 0 or more, got .* at row 0"),
+            ({"cause": np.where(cause > 0, 3, 0)}, "cause: expected .* 1 to 2, got 3"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                KaplanMeierRecalibration.fit(u, event, **{"cause": cause, "shares": shares, **given})

@@ -175,6 +175,18 @@ class TestFormulas:
             left = (found - truth)[own]
             assert abs(left.mean()) < 3.5 * left.std() / left.size**0.5
 
+    def test_means_are_risks_of_rows_that_tell_little(self):
+        """Of 300 rows few at low risk have their event near an early horizon: what is hidden is not read off these."""
+        off = []
+        for seed in range(150):
+            x, lower, upper, _ = drawn(300, 100 + seed)
+            ends = hazard(x, lower), np.where(np.isinf(upper), np.inf, hazard(x, np.where(np.isinf(upper), 1, upper)))
+            risk, happened = 1 - np.exp(-hazard(x, 0.2)), upper <= 0.2
+            low = risk < np.quantile(risk, 0.3)
+            found = coarsened(HazardsSeen(*ends), risk, happened, (lower >= 0.2) & ~happened)
+            off.append((found - risk)[low].mean() / risk[low].mean())
+        assert abs(np.mean(off)) < 3.5 * np.std(off) / len(off) ** 0.5
+
     def test_residuals_given_covariates(self):
         """A row with an interval has its part of every bin: the mean over all places where its event may be."""
         rng = np.random.default_rng(5)

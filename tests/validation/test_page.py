@@ -13,11 +13,12 @@ from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
 from xcal.metrics.spec import Skipped
 from xcal.show.page import write_page
 from xcal.validation.page import comparison_page, report_page
-from xcal.validation.result import AuditValue, Sentence
+from xcal.validation.result import Answer, AuditValue, Sentence
 from xcal.validation.sections import as_csv, numbers
 from xcal.validation.words import interval, label, shown
 
 MIDDLE = HORIZONS[1]
+QUESTIONS = (("On average", "right"), ("Level of risk", "small"), ("All times", "unsure"), ("For whom", "off"))
 
 
 def write_report(result, path):
@@ -77,11 +78,49 @@ def test_every_report_is_whole_without_a_network(kind, folder, visit):
 
 
 def test_the_answer_comes_first(tab):
-    words = tab.locator(".callout").inner_text()
-    verdict = made_result().verdict
-    assert all(sentence in words for sentence in (verdict.headline, *verdict.sentences))
-    assert "CAN BE TRUSTED" in words
+    callout, verdict = tab.locator(".callout"), made_result().verdict
+    assert "CAN BE TRUSTED" in callout.inner_text()
+    assert verdict.headline in callout.inner_text()
+    assert verdict.sentences[0] not in callout.inner_text()
+    callout.get_by_text("Why, and how sure").click()
+    assert all(sentence in callout.inner_text() for sentence in verdict.sentences)
+    callout.get_by_text("Why, and how sure").click()
     assert tab.locator(".callout").bounding_box()["y"] < tab.locator("section").first.bounding_box()["y"]
+
+
+def test_the_first_screen_has_what_most_readers_look_for(folder, visit):
+    """Verdict, four numbers with their ranges, one curve, one sentence for each question; the rest is folded."""
+    answers = tuple(Answer(name, state, f"Said of {name}.") for name, state in QUESTIONS)
+    result = replace(made_result(), verdict=replace(made_result().verdict, answers=answers))
+    tab = visit(write_report(result, folder / "first.html"), unfolded=False)
+    figures = tab.locator("main > .row .figures:visible > div")
+    assert [one.locator("dt").inner_text() for one in figures.all()] == ["O/E", "Calibration slope", "ICI", "AUC"]
+    assert all(" to " in one.locator("b").inner_text() for one in figures.all())
+    assert tab.locator("[data-chart]:visible svg").count() == 1
+    for name, _ in QUESTIONS:
+        said = tab.get_by_text(f"Said of {name}.")
+        box = said.bounding_box()
+        assert box["y"] + box["height"] < 900
+        tab.locator(".answers").get_by_role("link", name=name).click()
+        part = tab.locator("section", has=tab.locator("h2")).filter(has=tab.locator("details[open]"))
+        assert part.count() == 1
+        tab.locator("section.folded > details[open] > summary").click()
+    assert tab.evaluate("document.documentElement.scrollHeight") < 3000
+    assert (tab.problems, tab.requests) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(folder, visit, scheme):
+    """What axe calls serious or critical, on a desk and on a phone, folded and open."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    path = write_report(made_result(), folder / "axe.html")
+    for viewport in ({"width": 1280, "height": 900}, {"width": 390, "height": 844}):
+        for unfolded in (False, True):
+            # axe is put into the page, which its policy forbids to all others.
+            tab = visit(path, viewport=viewport, color_scheme=scheme, bypass_csp=True, unfolded=unfolded)
+            found = axe.run(tab).response["violations"]
+            bad = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+            assert bad == []
 
 
 def test_every_number_of_the_result_is_in_the_table(tab):
@@ -122,7 +161,7 @@ def test_the_selector_moves_numbers(tab, horizon):
         tiles = section(tab, heading).locator("[data-follows=horizon]:visible data")
         found = [float(value) for value in tiles.evaluate_all("all => all.map(one => one.value)")]
         assert found == [result.value(metric, horizon=horizon).value for metric in metrics]
-    top = tab.locator("main > [data-follows=horizon]:visible data").first
+    top = tab.locator("main > .row [data-follows=horizon]:visible data").first
     assert top.text_content() == shown(result.value("oe", horizon=horizon))
     choose(tab, MIDDLE)
 

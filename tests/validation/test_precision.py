@@ -82,7 +82,7 @@ def test_an_audit_says_how_many_events_would_be_enough():
     assert list(by_metric) == list(WIDTHS)
     for one in by_metric.values():
         assert (one.n_events, one.horizon, one.width) == (event.sum(), 2.0, WIDTHS[one.metric])
-        assert one.n_needed <= rounded_up(one.n_events) if one.enough else one.n_needed > one.n_events
+        assert one.enough == (one.n_needed <= one.n_events)
     # The published example needs about 400 events for a slope this precise at 3 years.
     assert 300 < by_metric["slope"].n_needed < 900
     (wider,) = (one for one in found.precision(slope=0.8) if one.metric == "slope")

@@ -335,6 +335,16 @@ def test_parts_of_covariates_count_as_groups_do():
     assert with_part(1e-3, (1.1, 1.05, 1.15)).level == "trust"  # real, and small
 
 
+def test_a_small_error_of_a_part_hides_no_doubt_at_another_horizon():
+    small = PartFound("age > 70", None, 200, 190, 1.1, 1.05, 1.15, 0.001)
+    larger = PartFound("age > 70", 5.0, 200, 90, 1.6, 1.3, 1.9, 0.04)
+    found = replace(measurements(*GOOD), parts=(small, larger))
+    answer = judge("M", found, data(), level=0.95, time_unit="years")
+    assert answer.level == "unknown"
+    assert "In doubt where age > 70, and perhaps chance: risks by 5 years" in " ".join(answer.sentences)
+    assert judge("M", replace(found, parts=(small,)), data(), level=0.95, time_unit="years").level == "trust"
+
+
 def test_groups_that_were_not_judged_are_named_whatever_they_are_called():
     skipped = (
         Skipped("group", "1 event in 9 rows", group="blood in urine = yes"),
@@ -521,3 +531,15 @@ def test_long_sentences_are_cut_at_a_word(n_words):
     assert shown[2].endswith("five4 ...")
     assert 90 < len(shown[2]) <= 100
     assert whole[2].startswith(shown[2].removesuffix(" ..."))
+
+
+def test_events_at_time_zero_are_a_concern():
+    """The F of such a row is 0, whatever the model: 40 of 400 events are serious, six are not."""
+    rows = survival_data(400, rng=np.random.default_rng(8))
+    for many in (0, 6, 60):
+        time = np.where(np.arange(400) < many, 0.0, rows.time)
+        event = rows.event | (np.arange(400) < many)
+        found = xcal.audit(survival=rows.survival([0.5, 1.0]), times=[0.5, 1.0], y=(time, event), n_bootstrap=0)
+        told = [concern for concern in found.data.concerns if "at time 0" in concern.what]
+        assert [concern.what for concern in told] == [f"{many} events at time 0"] * (many > 0)
+        assert [concern.serious for concern in told] == [many > event.sum() / 10] * (many > 0)

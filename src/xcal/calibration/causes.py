@@ -11,8 +11,12 @@ Two things are made of the cells.
 - The *test*, in which nothing is put in the place of censored rows: N counts the events of a cell and A adds up, over
   the time that each row was observed, the hazard of the cause while F is in the bin. For a true model N - A has mean
   zero and variance A, whatever decides when a row is censored, as long as it is not the event itself.
+
+Rows that entered late count from there on: what is expected of a cell is P(cell | event-free at entry), and hazards add
+up from the entry.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +26,7 @@ import numpy.typing as npt
 from xcal._checks import FloatArray, as_causes, as_count, as_numpy, as_time, check_rows, fail, first_row
 from xcal.calibration.bins import N_BINS, Edges, bin_edges
 from xcal.calibration.histogram import locate
+from xcal.data.surv import Outcome
 
 Matrix = npt.NDArray[np.float64]
 Causes = npt.NDArray[np.int64]
@@ -78,6 +83,7 @@ def cause_calibration(
     *,
     time: Any,
     cause: Any,
+    entry: Any = None,
     n_bins: int = N_BINS,
     draws: int = 10_000,
     generator: np.random.Generator | None = None,
@@ -101,6 +107,8 @@ def cause_calibration(
         Observed times.
     cause : array-like, shape (n,)
         0 for a censored row, 1, 2, ... for the cause of its event.
+    entry : array-like, shape (n,), optional
+        Time from which each row was under observation, before its `time` and before the last of `times`.
     n_bins : int
         Equal bins of the all-cause F.
     draws : int
@@ -126,20 +134,48 @@ def cause_calibration(
     >>> cause_calibration(wrong, grid, time=time, cause=cause).p_value < 0.001
     True
     """
-    check_rows({"incidence": incidence, "time": time, "cause": cause})
+    check_rows({"incidence": incidence, "time": time, "cause": cause, "entry": entry})
     curves, grid = as_incidence(incidence, times)
     n, n_causes, _ = curves.shape
-    observed = as_time(time, n, reference="incidence").astype(np.float64, copy=False)
-    happened = as_causes(cause, n, n_causes=n_causes, reference="incidence")
+    outcome = Outcome(
+        as_time(time, n, reference="incidence").astype(np.float64, copy=False),
+        np.ones(n, dtype=np.bool_),
+        as_causes(cause, n, n_causes=n_causes, reference="incidence"),
+    ).entered(entry)
     edges = bin_edges(as_count("n_bins", n_bins, at_least=2, at_most=1000))
-    late = observed > grid[-1]
-    observed, happened = np.where(late, grid[-1], observed), np.where(late, 0, happened)
+    late = outcome.time > grid[-1]
+    if outcome.entry is not None and (gone := outcome.entry >= grid[-1]).any():
+        row = first_row(gone)
+        fail("entry", f"times before the last of times, {grid[-1]:g}", outcome.entry[row], row)
+    causes = np.asarray(outcome.cause)
+    observed, happened = np.where(late, grid[-1], outcome.time), np.where(late, 0, causes)
+
+    def level(rows: slice, levels: "Levels", at: FloatArray) -> Matrix:
+        return np.asarray(np.minimum(_total_at(curves[rows], grid, at), levels.end))
+
+    def blocks() -> Iterator[tuple[Levels, Matrix, Matrix | None, Causes]]:
+        step = max(1, _BLOCK // (n_causes * grid.size * 4))
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            levels = Levels(curves[rows])
+            start_of = None if outcome.entry is None else level(rows, levels, outcome.entry[rows])
+            yield levels, level(rows, levels, observed[rows]), start_of, happened[rows]
+
+    return calibration_of_levels(blocks(), n_causes, edges, draws, generator)
+
+
+def calibration_of_levels(
+    blocks: "Iterable[tuple[Levels, Matrix, Matrix | None, Causes]]",
+    n_causes: int,
+    edges: Edges,
+    draws: int = 10_000,
+    generator: np.random.Generator | None = None,
+) -> CauseCalibration:
+    """Measure and test rows, some at a time: their levels, the all-cause F at time and entry, and the causes."""
     sums = _Sums(n_causes, edges.size - 1)
-    step = max(1, _BLOCK // (n_causes * grid.size * 4))
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        sums.add(_Levels(curves[rows], grid, observed[rows], edges), happened[rows], edges)
-    source = np.random.default_rng(0) if generator is None else generator
+    for levels, own, entry, cause in blocks:
+        sums.add(levels, own, entry, cause, edges)
+    source, n = np.random.default_rng(0) if generator is None else generator, sums.n
     statistic, n_cells, p_value = _test(sums.events, sums.expected, as_count("draws", draws, at_least=99), source)
     off = (sums.mass - sums.width) / n
     value = float(np.square(off).sum())
@@ -190,32 +226,32 @@ def _refuse(
         fail(name, expected, f"{values[row, cause, at]:.6g} for {which} at time {grid[at]:g}", row)
 
 
-class _Levels:
+def _total_at(curves: Matrix, grid: Matrix, time: FloatArray) -> Matrix:
+    """All-cause F of each row at one time, along straight lines."""
+    m = grid.size
+    left = np.clip(np.searchsorted(grid, time, side="right") - 1, 0, max(m - 2, 0))
+    right = np.minimum(left + 1, m - 1)
+    line = np.arange(len(curves))
+    part = ((time - grid[left]) / np.where(right > left, grid[right] - grid[left], 1.0))[:, None]
+    at_own = (1 - part) * curves[line, :, left] + part * curves[line, :, right]
+    return np.asarray(np.minimum(at_own.sum(axis=1), 1.0))
+
+
+class Levels:
     """Some rows on the scale of their all-cause F: what each cause has of every level, and of its hazard.
 
-    Attributes
-    ----------
-    own : array, shape (rows,)
-        F at the observed time.
-    incidence, hazard : arrays, shape (rows, causes, bins + 1)
-        Incidence and cumulative hazard of each cause when F has come to each edge, or to its end below it.
-    at_own : array, shape (rows, causes)
-        The incidences at the observed time.
+    `curves` are incidences (rows, causes, points), 0 at the first point; `end` is the all-cause F at the last, (rows,).
     """
 
-    def __init__(self, curves: Matrix, grid: Matrix, time: FloatArray, edges: Edges) -> None:
-        n, _, m = curves.shape
+    def __init__(self, curves: Matrix) -> None:
         self._total = curves.sum(axis=1)
-        left = np.clip(np.searchsorted(grid, time, side="right") - 1, 0, max(m - 2, 0))
-        right = np.minimum(left + 1, m - 1)
-        line = np.arange(n)
-        part = ((time - grid[left]) / np.where(right > left, grid[right] - grid[left], 1.0))[:, None]
-        self.at_own = (1 - part) * curves[line, :, left] + part * curves[line, :, right]
-        self.own = np.minimum(self.at_own.sum(axis=1), 1.0)
         rise = np.diff(self._total, axis=1)
         # The share of each cause in what F rises by between two times.
         self._share = np.divide(
-            np.diff(curves, axis=2), rise[:, None], out=np.zeros((*curves.shape[:2], m - 1)), where=rise[:, None] > 0
+            np.diff(curves, axis=2),
+            rise[:, None],
+            out=np.zeros((*curves.shape[:2], rise.shape[1])),
+            where=rise[:, None] > 0,
         )
         self._hazard = -np.log1p(-np.minimum(self._total, 1 - 1e-15))
         steps = self._share * np.diff(self._hazard, axis=1)[:, None]
@@ -251,31 +287,35 @@ class _Sums:
     """Sums over rows; the last column of the masses is what comes after the last time."""
 
     def __init__(self, n_causes: int, n_bins: int) -> None:
+        self.n = 0
         self.mass, self.width, self.squares = (np.zeros((n_causes, n_bins + 1)) for _ in range(3))
         self.events, self.expected = (np.zeros((n_causes, n_bins)) for _ in range(2))
 
-    def add(self, rows: _Levels, cause: Causes, edges: Edges) -> None:
-        n_causes, n = len(self.events), rows.own.size
-        bin_of = locate(rows.own, edges)
-        whole = np.broadcast_to(edges, (n, edges.size))
-        width = np.diff(rows.incidence(whole), axis=2)
-        after = np.maximum(whole, rows.own[:, None])
-        rest = np.maximum(1 - rows.own, 1e-15)[:, None, None]
-        mass = np.diff(rows.incidence(after), axis=2) / rest
-        happened = cause > 0
-        mass[happened] = 0.0
-        at = np.flatnonzero(happened)
-        mass[at, cause[at] - 1, bin_of[at]] = 1.0
-        # Beyond the last time no cause is known: the first one's cell holds it.
-        beyond = np.zeros((n, n_causes, 1))
-        beyond[:, 0, 0] = 1 - rows.end
-        seen = np.where(happened[:, None, None], 0.0, beyond / rest)
-        mass, width = np.concatenate([mass, seen], axis=2), np.concatenate([width, beyond], axis=2)
+    def add(self, rows: Levels, own: Matrix, entry: Matrix | None, cause: Causes, edges: Edges) -> None:
+        start = np.zeros(own.size) if entry is None else np.minimum(entry, own)
+        mass, width = (self._later(rows, level, edges) for level in (own, start))
+        at = np.flatnonzero(cause > 0)
+        bins = locate(own[at], edges)
+        mass[at] = 0.0
+        mass[at, cause[at] - 1, bins] = 1.0
+        self.n += own.size
         self.mass += mass.sum(axis=0)
         self.width += width.sum(axis=0)
         self.squares += np.square(mass - width).sum(axis=0)
-        np.add.at(self.events, (cause[at] - 1, bin_of[at]), 1.0)
-        self.expected += np.diff(rows.hazard(np.minimum(whole, rows.own[:, None])), axis=2).sum(axis=0)
+        np.add.at(self.events, (cause[at] - 1, bins), 1.0)
+        whole = np.broadcast_to(edges, (own.size, edges.size))
+        for level, sign in ((own, 1), (start, -1)):
+            if sign > 0 or entry is not None:
+                self.expected += sign * np.diff(rows.hazard(np.minimum(whole, level[:, None])), axis=2).sum(axis=0)
+
+    @staticmethod
+    def _later(rows: Levels, level: Matrix, edges: Edges) -> Matrix:
+        """P(cell) of rows that have come to a level; beyond the last time no cause is known: the first one holds it."""
+        rest = np.maximum(1 - level, 1e-15)[:, None, None]
+        inside = np.diff(rows.incidence(np.maximum(edges, level[:, None])), axis=2) / rest
+        beyond = np.zeros((*inside.shape[:2], 1))
+        beyond[:, 0, 0] = 1 - rows.end
+        return np.concatenate([inside, beyond / rest], axis=2)
 
 
 def _test(events: Matrix, expected: Matrix, draws: int, generator: np.random.Generator) -> tuple[float, int, float]:

@@ -40,6 +40,21 @@ Upper = Annotated[
     str | None,
     typer.Option(help="Column of the first visit with the event; empty in rows that are censored at --lower."),
 ]
+Cause = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of --event, where events have several causes: column of 0 for a censored row, or the number or "
+        "name of the cause."
+    ),
+]
+Causes = Annotated[str | None, typer.Option(help="Names of causes 1, 2, ... with commas: recurrence,death.")]
+Person = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Where covariates change: column of the person, who has a row from --entry to --time for each stretch.",
+    ),
+]
 Site = Annotated[
     str | None,
     typer.Option(

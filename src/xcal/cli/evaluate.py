@@ -7,6 +7,7 @@ import typer
 
 from xcal.cli import (
     By,
+    Cause,
     Covariates,
     Decimal,
     Entry,
@@ -15,6 +16,7 @@ from xcal.cli import (
     LastSeen,
     Lower,
     MinCell,
+    Person,
     Separator,
     Site,
     Upper,
@@ -150,9 +152,11 @@ def evaluate(
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
+    cause: Cause = None,
     entry: Entry = None,
     lower: Lower = None,
     upper: Upper = None,
+    id: Person = None,
     resamples: Resamples = None,
     covariates: Covariates = None,
     time_unit: Unit = None,
@@ -189,7 +193,7 @@ def evaluate(
     if file is None:
         of_a_file = {"--by": by, "--event-value": event_value, "--resamples": resamples, "--covariates": covariates}
         of_a_file |= {"--time-unit": time_unit, "--min-cell": min_cell, "--separator": separator, "--decimal": decimal}
-        of_a_file |= {"--entry": entry, "--lower": lower, "--upper": upper}
+        of_a_file |= {"--entry": entry, "--lower": lower, "--upper": upper, "--cause": cause, "--id": id}
         of_a_file |= {"--site": site, "--landmarks": landmarks, "--last-seen": last_seen}
         if given := list(as_settings(of_a_file)):
             raise ValueError(f"{given[0]}: expected with a run and a file, got a folder alone")
@@ -254,9 +258,11 @@ def report(
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
+    cause: Cause = None,
     entry: Entry = None,
     lower: Lower = None,
     upper: Upper = None,
+    id: Person = None,
     resamples: Resamples = None,
     covariates: Covariates = None,
     time_unit: Unit = None,
@@ -292,7 +298,7 @@ def report(
 
 # Options of both commands that take the place of a setting of the run.
 _ASKED = (
-    *("time", "event", "event_value", "separator", "decimal"),
+    *("time", "event", "event_value", "cause", "id", "separator", "decimal"),
     *("by", "site", "last_seen", "resamples", "time_unit", "min_cell"),
 )
 # Columns of a new file that tell how its rows came under observation.

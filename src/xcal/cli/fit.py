@@ -6,14 +6,20 @@ from typing import Annotated
 import typer
 
 from xcal.cli import (
+    Cause,
+    Causes,
     Covariates,
     Decimal,
+    Entry,
     EventValue,
     Landmarks,
     LastSeen,
+    Lower,
     MinCell,
+    Person,
     Separator,
     Site,
+    Upper,
     as_settings,
     is_helper,
     listed,
@@ -66,6 +72,12 @@ def fit(
     event: Event = None,
     out: Out = Path("run"),
     event_value: EventValue = None,
+    cause: Cause = None,
+    causes: Causes = None,
+    entry: Entry = None,
+    lower: Lower = None,
+    upper: Upper = None,
+    id: Person = None,
     config: Config = None,
     overwrite: Overwrite = False,
     test: Test = None,
@@ -109,6 +121,13 @@ def fit(
       xcal fit visits.parquet --time t --event status --event-value dead \
         --group patient --by sex --time-unit months --out run
 
+    Events of several causes, and patients who came under observation late:
+      xcal fit patients.csv --time years --cause status --causes recurrence,death \
+        --entry seen_from --out run
+
+    Events that are known to lie between two visits:
+      xcal fit visits.csv --lower last_without --upper first_with --out run
+
     The same run again, to the same bits:
       xcal fit --config run/config.toml --out again
 
@@ -118,9 +137,9 @@ def fit(
     """
     import json
 
-    from xcal.cli.fit_run import as_json as plain
     from xcal.cli.fit_run import epochs_in_words, fit_run, take_part
     from xcal.cli.run_folder import SETTINGS, merged
+    from xcal.validation.words import as_plain
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
     reached = listed("--landmarks", landmarks, float, "times")
@@ -129,6 +148,7 @@ def fit(
         "data": None if file is None else str(file.resolve()),
         "test": None if test is None else str(test.resolve()),
         "covariates": listed("--covariates", covariates, str, "columns"),
+        "causes": listed("--causes", causes, str, "names"),
         "lambdas": None if weights is None else tuple(weights),
         "horizons": None if times is None else tuple(times),
         "landmarks": None if reached is None else tuple(reached),
@@ -146,4 +166,4 @@ def fit(
     # A bar where one can be drawn; lines where the messages go to a file.
     summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=now_and_then(epochs_in_words))
     if as_json:
-        typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(as_plain(summary), indent=2, ensure_ascii=False))

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from xcal._files import write_whole
 from xcal.calibration.bins import N_BINS
+from xcal.calibration.causes import CauseCalibration
+from xcal.calibration.significance import p_in_words
 from xcal.cli import run_folder
 from xcal.cli.run_folder import FitSettings, write_config
 from xcal.cli.training import (
@@ -35,7 +38,7 @@ from xcal.metrics.inputs import ends, reached, rounded_time
 from xcal.training.result import EpochReport, Progress
 from xcal.training.rows import launched
 from xcal.validation.result import AuditValue
-from xcal.validation.words import broken, label, shown
+from xcal.validation.words import as_plain, broken, label, shown
 
 # --- What a run says on the screen.
 
@@ -184,6 +187,16 @@ def judged_in_words(result: Judged, chosen: Trained, name_of: Callable[[Any], st
         for metric in next(iter(measured.values()))
     ]
     lines = ["", f"On the held-out rows (D-calibration in {N_BINS} bins):", *table(("", *measured), rows), ""]
+    if result.by_cause is not None:
+        told = _of_causes(chosen, result.by_cause)
+        p = p_in_words(told["d_calibration_p"])
+        lines += wrapped(
+            f"By cause: D-calibration {told['d_calibration']:.2g}, a perfect model scores "
+            f"{told['d_calibration_floor']:.2g} ({p}). The values above are of the first event, whatever its cause."
+        )
+        for name, own in told["causes"].items():
+            lines += wrapped(f"{name}: {own['events']:,.0f} events, {own['expected']:,.1f} expected", "- ")
+        lines += [""]
     lines += wrapped(result.audit.verdict.headline)
     for sentence in result.audit.verdict.sentences:
         lines += wrapped(sentence, "- ")
@@ -362,10 +375,30 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
         "interrupted": trained.interrupted,
         "candidates": json.loads(trained.path.candidates_.to_json(orient="records")),
         "test": test,
+        "by_cause": None if judged.by_cause is None else _of_causes(trained, judged.by_cause),
         "verdict": {"level": verdict.level, "headline": verdict.headline},
         "horizons": list(judged.audit.horizons),
         "last_time": rounded_time(float(trained.model.fitted_.outputs.grid[-1])),
         "notes": [*parts.understanding.notes, *trained.notes, *judged.notes],
+    }
+
+
+def _table_page(trained: Trained) -> str:
+    """Return a page with the candidates of a path and its choice."""
+    table = trained.path.candidates_.to_html(index=False, border=0, float_format="{:.3g}".format)
+    said = f"<h1>What calibration costs</h1><p>Chosen: {escape(trained.path.selection_.reason)}.</p>{table}"
+    head = '<meta charset="utf-8"><title>What calibration costs</title>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{said}</body></html>\n'
+
+
+def _of_causes(trained: Trained, found: CauseCalibration) -> dict[str, Any]:
+    """Return D-calibration by cause, with the events of each and what the model expects."""
+    events = zip(trained.model.causes_, found.events.sum(axis=1), found.expected_events.sum(axis=1), strict=True)
+    return {
+        "d_calibration": found.value,
+        "d_calibration_floor": found.floor,
+        "d_calibration_p": found.p_value,
+        "causes": {name: {"events": float(seen), "expected": float(mean)} for name, seen, mean in events},
     }
 
 
@@ -387,28 +420,20 @@ def _write(
         trained.model.save(folder / run_folder.MODEL)
         trained.path.save(folder / run_folder.PATH)
         trained.path.candidates_.to_csv(folder / run_folder.FRONTIER_TABLE, index=False)
-        with collected_warnings():  # about these rows, and said with the audit
-            trained.path.report(
-                *(folder / run_folder.FRONTIER_PAGE, test.X, test.y),
-                horizons=judged.audit.horizons,
-                time_unit=settings.time_unit,
-                clusters=known_clusters(test),
-                min_cell=settings.min_cell,
-                train=False,
-            )
+        if settings.entry is None and settings.lower is None:
+            with collected_warnings():  # about these rows, and said with the audit
+                trained.path.report(
+                    *(folder / run_folder.FRONTIER_PAGE, test.X, test.y),
+                    horizons=judged.audit.horizons,
+                    time_unit=settings.time_unit,
+                    clusters=known_clusters(test),
+                    min_cell=settings.min_cell,
+                    train=False,
+                )
+        else:  # its pictures are of rows of which all is known: the table alone
+            write_whole(folder / run_folder.FRONTIER_PAGE, _table_page(trained).encode())
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)
-        text = json.dumps(as_json(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(as_plain(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_whole(folder / run_folder.SUMMARY, text.encode())
         write_whole(folder / run_folder.CONFIG, write_config(settings).encode())
-
-
-def as_json(value: Any) -> Any:
-    """Make a value of what JSON has: numbers that are not finite become null."""
-    if isinstance(value, dict):
-        return {key: as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

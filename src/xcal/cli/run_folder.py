@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +36,16 @@ class FitSettings:
     # data, separator, decimal, dates, time, event, event_value: the file, how it is written (None: told by the file),
     # and the columns of the outcome
     data: str
-    time: str
-    event: str
+    time: str | None = None
+    event: str | None = None
     event_value: str | None = None
+    # cause, causes, entry, lower, upper, id: columns of what else is known of rows, and the names of the causes
+    cause: str | None = None
+    causes: tuple[str, ...] = ()
+    entry: str | None = None
+    lower: str | None = None
+    upper: str | None = None
+    id: str | None = None
     separator: str | None = None
     decimal: str = "."
     dates: str | None = None
@@ -88,11 +95,38 @@ class FitSettings:
         given = [f"--{name}" for name in ("test", "split") if getattr(self, name) is not None]
         if len(given) > 1:
             fail("--test, --split", "one of them", "both")
+        check_outcome(self.time, self.event, self.lower, self.upper, self.cause, self.causes, self.event_value)
 
     @property
-    def outcome(self) -> tuple[str, str, str | None]:
-        """Columns of times and of events, and what the latter says of an event."""
-        return self.time, self.event, self.event_value
+    def outcome(self) -> dict[str, Any]:
+        """Columns of what was observed, as `TableFile.outcome` takes them."""
+        names = ("time", "event", "event_value", "cause", "causes", "entry", "lower", "upper")
+        return {name: getattr(self, name) for name in names} | {"person": self.id}
+
+
+def check_outcome(
+    time: str | None,
+    event: str | None,
+    lower: str | None,
+    upper: str | None,
+    cause: str | None = None,
+    causes: Sequence[str] = (),
+    event_value: str | None = None,
+) -> None:
+    """Check that either times with events or causes, or both ends of intervals were named."""
+    if (lower is None) != (upper is None):
+        fail("--lower, --upper", "both ends of every interval", "--lower" if upper is None else "--upper")
+    given = [f"--{name}" for name, own in (("time", time), ("event", event), ("cause", cause)) if own is not None]
+    if lower is not None:
+        if given:
+            fail("--lower, --upper", "intervals alone, in place of --time with --event or --cause", given[0])
+    elif time is None or (event is None) == (cause is None):
+        got = " and ".join(given) or "none"
+        fail("--time", "a column of times, with one of --event and --cause (or --lower with --upper)", got)
+    if causes and cause is None:
+        fail("--causes", "it with --cause, the column of the causes", "--causes alone")
+    if event_value is not None and event is None:
+        fail("--event-value", "it with --event, the column of the event", "it without")
 
 
 SETTINGS = tuple(field.name for field in dataclasses.fields(FitSettings))
@@ -109,7 +143,12 @@ def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
     for name, other in (("test", "split"), ("split", "test")):
         if name in given and other not in given:
             values.pop(other, None)
-    missing = [name for name in ("data", "time", "event") if name not in values]
+    # So has an outcome that is told in another way.
+    if {"lower", "upper"} & {*given}:
+        for name in ("time", "event", "event_value", "cause", "causes"):
+            values = values if name in given else {key: value for key, value in values.items() if key != name}
+    told = {"lower", "upper", "cause"} & {*values}
+    missing = [name for name in ("data", "time", "event") if name not in values and (name == "data" or not told)]
     if missing:
         option = "a file" if missing[0] == "data" else f"--{missing[0]}"
         fail("xcal fit", f"{option}, or --config with the settings of a run", "none")

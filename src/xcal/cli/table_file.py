@@ -13,7 +13,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,7 +22,18 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MIN_CELL, BoolArray, FloatArray, as_count, as_number, fail, is_missing
+from xcal._checks import (
+    MIN_CELL,
+    MOST_CAUSES,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_cause_names,
+    as_count,
+    as_number,
+    fail,
+    is_missing,
+)
 from xcal.data.surv import Outcome, as_intervals
 
 PARQUET = (".parquet", ".pq")
@@ -144,12 +155,29 @@ class TableFile:
             self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
+    def causes(self, name: str, names: Sequence[str] = ()) -> IntArray:
+        """Read causes: 0 or censored, or the number of a cause from 1 on, or one of the names."""
+        column = self.column(name, "--cause")
+        what = "0 for a censored row, or a cause: 1, 2, ... (--causes gives names)"
+        if names:
+            as_cause_names(names)
+            what = f"0 or censored, or a cause: {', '.join(names)}, or its number"
+        self._check(name, what, column.isna().to_numpy(), lambda _: "an empty cell")
+        known = {"censored": 0} | {one: k for k, one in enumerate(names, 1)} if names else {}
+        text = column.map(_cell)
+        most = len(names) or MOST_CAUSES
+        known |= {str(k): k for k in range(most + 1)}
+        self._check(name, what, ~text.isin(known).to_numpy(), lambda _: "another value")
+        return np.asarray(text.map(known), dtype=np.int64)
+
     def outcome(
         self,
         time: str | None,
         event: str | None,
-        event_value: str | None,
+        event_value: str | None = None,
         *,
+        cause: str | None = None,
+        causes: Sequence[str] = (),
         entry: str | None = None,
         lower: str | None = None,
         upper: str | None = None,
@@ -158,6 +186,13 @@ class TableFile:
         """Read times and events, or intervals, and what else there is; at least two rows, and one event."""
         if lower is not None and upper is not None:
             last, found = upper, self._intervals(lower, upper)
+        elif cause is not None:
+            assert time is not None
+            codes, event = self.causes(cause, causes), cause
+            several = tuple(causes) or tuple(str(k) for k in range(1, max(1, int(codes.max())) + 1))
+            last, found = time, Outcome(self.times(time, "--time"), codes > 0)
+            if len(several) > 1:
+                found = replace(found, cause=codes, causes=several)
         else:
             assert time is not None
             assert event is not None
@@ -176,6 +211,9 @@ class TableFile:
             fail(str(self.path), "at least 2 rows", self.n)
         if not found.event.any():
             self.fail(event or last, "at least one event", f"{self.n} rows without one")
+        for k, label in enumerate(found.causes, 1):
+            if not np.any(found.cause == k):
+                self.fail(str(cause), f"at least one event of cause {label!r}", f"{self.n} rows without one")
         return found
 
     def _intervals(self, lower: str, upper: str) -> Outcome:

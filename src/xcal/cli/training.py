@@ -12,17 +12,19 @@ import numpy.typing as npt
 
 from xcal._checks import as_number, fail
 from xcal._files import new_file
+from xcal.calibration.causes import CauseCalibration
+from xcal.calibration.significance import DCalibrationResult
 from xcal.cli.run_folder import FitSettings
 from xcal.cli.table_file import PARQUET, TableFile, is_number, is_parquet, read_table_file
 from xcal.cli.understanding import Understanding, read_features, understand
-from xcal.data.surv import Outcome, as_outcome
+from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
 from xcal.training.result import Progress
 from xcal.validation import audit
-from xcal.validation.arguments import read_covariates, read_groups, read_landmarks, read_sites
+from xcal.validation.arguments import read_covariates, read_groups, read_landmarks, read_outcome, read_sites
 from xcal.validation.result import AuditResult
 
 # --- Which rows are trained on, which decide when to stop and what to choose, and which no model sees.
@@ -82,7 +84,7 @@ class Parts:
 def read_parts(settings: FitSettings) -> Parts:
     """Read the files of a run, say what is in them, and divide the rows."""
     table = read_rows(Path(settings.data), settings)
-    outcome = table.outcome(*settings.outcome)
+    outcome = table.outcome(**settings.outcome)
     if settings.site is not None:
         table.column(settings.site, "--site")
     train, validation, test = _divided(table, outcome, settings)
@@ -100,7 +102,7 @@ def read_parts(settings: FitSettings) -> Parts:
     if not held_out.n_events:
         fail("held-out rows", "at least one event", f"{held_out.n} rows without one")
     # Before hours of training, what the report would refuse after them.
-    held = as_outcome(held_out.y["time"], held_out.y["event"])
+    held = read_outcome(audited(held_out.y), name="held-out rows")
     labels = read_groups(held_out.labels, None, held_out.n)
     read_landmarks(settings.landmarks, held, labels)
     if settings.site is not None:
@@ -170,7 +172,11 @@ def read_new(table: TableFile, model: Any, settings: FitSettings) -> Any:
 
 def read_part(table: TableFile, model: Any, settings: FitSettings, beside: Mapping[str, str | None]) -> Part:
     """Read features and outcome of a new file; `beside` are columns of entry and of intervals, by name."""
-    return _part(table, read_new(table, model, settings), table.outcome(*settings.outcome, **beside), settings)
+    named: dict[str, Any] = {name: column for name, column in beside.items() if column is not None}
+    if "lower" in named:  # in place of the times and events of the run
+        named |= dict.fromkeys(("time", "event", "event_value", "cause"))
+    outcome = table.outcome(**(settings.outcome | named))
+    return _part(table, read_new(table, model, settings), outcome, settings)
 
 
 def _part(table: TableFile, X: Any, outcome: Outcome, settings: FitSettings) -> Part:
@@ -202,7 +208,7 @@ def _of_file(table: TableFile, other: TableFile, X: Any, settings: FitSettings, 
     if settings.group is not None:
         groups, others = (set(one.labels(settings.group, "--group")) for one in (table, other))
         _refuse_shared(groups & others, settings.group, "in both files")
-    return _part(other, read_features(other, kinds, dates), other.outcome(*settings.outcome), settings)
+    return _part(other, read_features(other, kinds, dates), other.outcome(**settings.outcome), settings)
 
 
 def _divided(table: TableFile, outcome: Outcome, settings: FitSettings) -> tuple[Rows, Rows, Rows]:
@@ -228,12 +234,9 @@ def _divided(table: TableFile, outcome: Outcome, settings: FitSettings) -> tuple
 
 def _at_random(outcome: Outcome, rows: Rows, groups: Any, shares: tuple[float, float], seed: int) -> tuple[Rows, Rows]:
     """Divide rows in two: by event, or by whole groups."""
-    data = SurvivalData(
-        rows[:, None].astype(np.float64),
-        time=outcome.time[rows],
-        event=outcome.event[rows],
-        groups=None if groups is None else groups[rows],
-    )
+    own = None if groups is None else groups[rows]
+    data = SurvivalData.trusted(rows[:, None].astype(np.float64), None, None, groups=own)
+    data = data.with_outcome(outcome.take(rows))
     first, second = data.split(shares, seed=seed, whole_groups=groups is not None)
     # Two parts, which mypy cannot count.
     return tuple(np.asarray(part.x)[:, 0].astype(np.int64) for part in (first, second))  # type: ignore[return-value]
@@ -292,6 +295,13 @@ class Judged:
     audit: AuditResult
     plain: dict[str, float] | None
     notes: tuple[str, ...]
+    by_cause: CauseCalibration | None = None  # where events have several causes, which the audit takes as one
+
+
+def audited(y: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return the outcomes that the report is about: of several causes the first event of any."""
+    names = [name for name in y.dtype.names or () if name != "cause"]
+    return y if len(names) == len(y.dtype.names or ()) else y[names]
 
 
 def _which(model: SurvivalModel) -> tuple[float, bool]:
@@ -351,6 +361,8 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
     with collected_warnings() as notes:
         test = parts.test
         result = audit_of(trained.model, test, settings, progress, training=parts.train)
+        by_cause = trained.model.d_calibration(test.X, test.y) if trained.model.causes_ else None
+        assert not isinstance(by_cause, DCalibrationResult)
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
         if _which(plain) != _which(trained.model):
@@ -365,7 +377,7 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
             f"concordance {concordance:.3f} is rarely reached by what is known at the start: look for columns that "
             "were filled in later, and leave them out (--drop)"
         )
-    return Judged(result, others, tuple(notes))
+    return Judged(result, others, tuple(notes), by_cause)
 
 
 def audit_of(
@@ -391,7 +403,7 @@ def audit_of(
     return audit(
         model,
         part.X,
-        part.y,
+        audited(part.y),
         horizons=settings.horizons,
         groups=part.labels,
         sites=sites,
@@ -399,7 +411,7 @@ def audit_of(
         last_seen=settings.last_seen,  # type: ignore[arg-type]  # checked by the settings
         covariates=part.covariates,
         clusters=clusters,
-        training=None if training is None else (training.X, training.y),
+        training=None if training is None else (training.X, audited(training.y)),
         n_bootstrap="auto" if settings.resamples is None else settings.resamples,
         min_cell=settings.min_cell,
         seed=settings.seed,
@@ -432,7 +444,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 # Names of the columns, with the time or the share after the last two.
-RANKED, OWN_CDF, SURVIVAL, QUANTILE = ("risk", "median"), "cdf", "s_", "q_"
+RANKED, OWN_CDF, SURVIVAL, QUANTILE, INCIDENCE = ("risk", "median"), "cdf", "s_", "q_", "f_"
 # How a text begins that a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Ends of names of tables that can be written.
@@ -455,8 +467,8 @@ def predicted(
 
     X = read_new(table, model, settings)
     found: dict[str, Any] = {name: table.column(name, "--copy").to_numpy() for name in copied}
-    for name in (settings.time, settings.event):
-        if name in table.names:
+    for name in (settings.time, settings.event, settings.cause):
+        if name is not None and name in table.names:
             found.setdefault(name, table.frame[name].to_numpy())
     how: dict[str, Any] = {"after": _reached(table, after), "extrapolate": extrapolate}
     if after is not None:
@@ -466,11 +478,14 @@ def predicted(
     if times:
         survival = model.predict_survival_function(X, np.array(times), **how)
         found |= {f"{SURVIVAL}{time:g}": survival[:, k] for k, time in enumerate(times)}
+        for number, cause in enumerate(model.causes_):
+            curves = model.predict_cumulative_incidence(X, np.array(times), cause=number + 1, **how)
+            found |= {f"{INCIDENCE}{cause}_{time:g}": curves[:, k] for k, time in enumerate(times)}
     if quantiles:
         at = model.predict_quantile(X, np.array(quantiles), **how)
         found |= {f"{QUANTILE}{share:g}": at[:, k] for k, share in enumerate(quantiles)}
     # Beside curves of those who have come this far an F from the start would be misread.
-    if settings.time in table.names and after is None:
+    if settings.time is not None and settings.time in table.names and after is None:
         found[OWN_CDF] = _own_cdf(model, X, table, settings.time)
     return pd.DataFrame(found)
 

@@ -353,6 +353,11 @@ def _roles(settings: FitSettings) -> dict[str, str]:
     named = {
         settings.time: "the time",
         settings.event: "the event",
+        settings.cause: "the cause",
+        settings.entry: "the time of entry",
+        settings.lower: "the last visit without the event",
+        settings.upper: "the first visit with the event",
+        settings.id: "the person",
         settings.split: "says where rows belong (--split)",
         settings.group: "keeps rows together (--group)",
     }

@@ -182,6 +182,26 @@ class Outcome:
         cause, entry, lower, competing, person = (None if one is None else one[rows] for one in beside)
         return Outcome(self.time[rows], self.event[rows], cause, self.causes, entry, lower, competing, person)
 
+    def joined(self, other: "Outcome") -> "Outcome":
+        """Put other rows of the same kinds after these; what one part need not say is written out."""
+
+        def both(name: str, otherwise: Callable[["Outcome"], Any]) -> Any:
+            given = [(one, getattr(one, name)) for one in (self, other)]
+            if all(values is None for _, values in given):
+                return None
+            return np.concatenate([otherwise(one) if values is None else values for one, values in given])
+
+        return Outcome(
+            np.concatenate([self.time, other.time]),
+            np.concatenate([self.event, other.event]),
+            both("cause", lambda one: one.event.astype(np.int64)),
+            self.causes,
+            both("entry", lambda one: np.zeros(one.n)),
+            both("lower", lambda one: one.time),
+            both("competing", lambda one: np.zeros(one.n, dtype=np.bool_)),
+            both("id", lambda one: np.arange(one.n)),
+        )
+
     def entered(self, entry: Any, name: str = "entry", of_time: str = "time") -> "Outcome":
         """Add checked times of entry; 0 in every row says nothing, as does None."""
         if entry is None:
@@ -206,7 +226,7 @@ class Outcome:
             return self
         found = replace(self, id=codes.astype(np.int64))
         before, after = found.next_rows()
-        start = np.zeros(self.n) if self.entry is None else self.entry
+        start = self.starts()
         overlap = start[after] < self.time[before]
         if overlap.any():
             one, other = (int(rows[first_row(overlap)]) for rows in (before, after))
@@ -252,6 +272,10 @@ class Outcome:
         order = np.lexsort((self.time, self.id))
         same = np.flatnonzero(self.id[order][1:] == self.id[order][:-1])
         return order[same], order[same + 1]
+
+    def starts(self) -> FloatArray:
+        """Return the time from which each row was under observation, 0 where none is known."""
+        return np.zeros(self.n) if self.entry is None else self.entry
 
     def of_cause(self, k: int) -> "Outcome":
         """Keep the events of one cause as events, as the others were censored when theirs came."""

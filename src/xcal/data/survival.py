@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from xcal._checks import (
-    BoolArray,
     as_count,
     as_flag,
     as_floats,
@@ -158,6 +157,7 @@ def read_names(name: str, values: Sequence[str], shape: tuple[int, ...]) -> tupl
 # --- Which row goes into which part: random splits and folds, by event or by whole groups.
 
 IntArray = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.bool_] | IntArray  # whether an event happened, or its cause
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,15 +168,15 @@ class Fold:
     test: IntArray
 
 
-def split_by_event(event: BoolArray, fractions: Sequence[float], rng: np.random.Generator) -> IntArray:
-    """Part of each row; every part has its share of the events and of the censored rows.
+def split_by_event(event: Kinds, fractions: Sequence[float], rng: np.random.Generator) -> IntArray:
+    """Part of each row; every part has its share of the events, of each cause, and of the censored rows.
 
     Parts that could have an event each do: one without cannot be trained or validated on.
     """
     part = np.zeros(event.size, dtype=np.int64)
-    for happened in (True, False):
-        rows = rng.permutation(np.flatnonzero(event == happened))
-        part[rows] = _parts_in_order(rows.size, fractions, none_empty=happened)
+    for kind in (*range(1, int(event.max()) + 1), 0):
+        rows = rng.permutation(np.flatnonzero(event == kind))
+        part[rows] = _parts_in_order(rows.size, fractions, none_empty=kind > 0)
     return part
 
 
@@ -202,11 +202,12 @@ def split_groups(groups: npt.NDArray[Any], fractions: Sequence[float], rng: np.r
     return part_of_group[group]
 
 
-def folds_by_event(event: BoolArray, k: int, rng: np.random.Generator) -> IntArray:
-    """Fold of each row; sizes differ by at most one row, and so do the numbers of events."""
+def folds_by_event(event: Kinds, k: int, rng: np.random.Generator) -> IntArray:
+    """Fold of each row; sizes differ by at most one row, and so do the numbers of events, and those of each cause."""
     shuffled = rng.permutation(event.size)
-    # Events first, then censored rows, each in random order, dealt like cards to the k folds in turn.
-    order = np.concatenate([shuffled[event[shuffled]], shuffled[~event[shuffled]]])
+    # Events first, by cause, then censored rows, each in random order, dealt like cards to the k folds in turn.
+    kinds = (*range(1, int(event.max()) + 1), 0)
+    order = np.concatenate([shuffled[event[shuffled] == kind] for kind in kinds])
     fold = np.empty(event.size, dtype=np.int64)
     fold[order] = np.arange(event.size) % k
     return fold
@@ -498,9 +499,9 @@ class SurvivalData:
                 fail("groups", "all rows of one id in one group", f"another one than row {first[person[row]]}", row)
         return np.asarray(self.groups)
 
-    def _people(self) -> tuple[BoolArray, Any]:
-        """Return whether each person had the event, and the person of each row; rows are people without `id`."""
-        event = as_numpy("event", self.event)
+    def _people(self) -> tuple[Kinds, Any]:
+        """Return the event or cause of each person, and the person of each row; rows are people without `id`."""
+        event = as_numpy("event", self.event) if self.cause is None else as_numpy("cause", self.cause)
         if self.id is None:
             return event, slice(None)
         _, person = np.unique(self.id, return_inverse=True)
@@ -559,4 +560,5 @@ def outcome_of(
         check_same_length(name, found.time, "X", n)
     # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
     # whatever its gaps, so that only a copy is safe.
-    return replace(found, time=np.array(found.time), event=np.array(found.event))
+    copies: dict[str, Any] = {name: np.array(own) for name, own in vars(found).items() if isinstance(own, np.ndarray)}
+    return replace(found, **copies)

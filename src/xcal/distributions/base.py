@@ -254,12 +254,23 @@ class SurvivalDistribution(ABC):
     def incidence_steps(self) -> Tensor:
         """Return what each cause adds to F from point to point of time, up to its end, ``(..., n, causes, points)``.
 
-        Between two points all causes rise in proportion to F. All steps of a row add up to 1. For laws that are
-        trained, not for those made of several.
+        Between two points all causes rise in proportion to F. All steps of a row add up to 1.
         """
-        if self.n_causes > 1:
-            fail("dist", "a law of causes that a family makes", repr(self))
-        return torch.ones_like(self.example).expand(self.batch_shape)[..., None, None]
+        if self.n_causes == 1:
+            return torch.ones_like(self.example).expand(self.batch_shape)[..., None, None]
+        points = self.step_points()
+        known = self.cumulative_incidence(points)
+        steps = torch.clamp(known.diff(dim=0, prepend=torch.zeros_like(known[:1])), min=0.0)
+        # After the last point each cause has its share of the rest.
+        last = points[-1]
+        causes = [torch.full(last.shape, k, dtype=torch.int64, device=last.device) for k in range(1, self.n_causes + 1)]
+        shares = torch.softmax(torch.stack([self.log_share(last, k) for k in causes], dim=-1), dim=-1)
+        rest = shares * torch.clamp(1 - steps.sum((0, -1)), min=0.0).unsqueeze(-1)
+        return torch.cat([steps, rest.unsqueeze(0)]).movedim(0, -1)
+
+    def step_points(self) -> Tensor:
+        """Return the points of time of `incidence_steps`, ``(k, ..., n)``, ascending."""
+        return self.breaks()
 
     def log_event(self, time: Tensor, cause: Tensor, *, density: bool = False) -> Tensor:
         """``log_prob``, or the log-`density`, of an event of a cause; of any cause, if `cause` is boolean."""

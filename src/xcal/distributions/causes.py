@@ -409,9 +409,13 @@ class CauseHazards(_ByCause):
         rise = torch.clamp(torch.cat([level[:1], rises]), min=0.0)
         return self._shares(start, points, roughly=roughly) * rise, level
 
+    def step_points(self) -> Tensor:
+        """Return points that follow the law of each row."""
+        return self._points(_STEPS, _STEPS_REACH)
+
     def incidence_steps(self) -> Tensor:
         """Return what each cause adds from point to point of time; after the last one it has its share of the rest."""
-        points = self._points(_STEPS, _STEPS_REACH)
+        points = self.step_points()
         steps, level = self._incidence_at(points, roughly=True)
         rest = torch.softmax(self._log_hazards(points[-1]), dim=0) * (1 - level[-1])
         return torch.cat([steps, rest.unsqueeze(1)], dim=1).movedim((0, 1), (-2, -1))
@@ -467,6 +471,20 @@ class CauseHazards(_ByCause):
 # --- Families.
 
 
+def _from_hazards(logits: Tensor) -> Tensor:
+    """Log-masses of bins and causes, ``(..., n, causes, K)``, from the log-odds of each cause against none.
+
+    The last bin has what is left, divided among the causes by their numbers there.
+    """
+    inner = logits[..., :-1]
+    # Of those who reach a bin: none, or one of the causes.
+    rates = torch.log_softmax(torch.cat([torch.zeros_like(inner[..., :1, :]), inner], dim=-2), dim=-2)
+    passed = torch.cumsum(rates[..., 0, :], dim=-1)
+    reached = torch.cat([torch.zeros_like(passed[..., :1]), passed], dim=-1).unsqueeze(-2)
+    last = torch.log_softmax(logits[..., -1:], dim=-2)
+    return reached + torch.cat([rates[..., 1:, :], last], dim=-1)
+
+
 def cause_counts(time: Any, cause: Any, n_causes: int) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Check training times and causes; each cause needs an event to begin with."""
     times = as_time(time).astype(np.float64)
@@ -481,9 +499,9 @@ def cause_counts(time: Any, cause: Any, n_causes: int) -> tuple[Floats, npt.NDAr
 class CauseFamily(Family):
     """A family for events with several causes, made of one that does not tell them apart.
 
-    Of a family of time bins the bins times causes have masses: the logits of a categorical family, or the scores of an
-    MTLR family, whose last bin has one for each cause but the first. Of a continuous family each cause has a law of its
-    own, whose hazard is that of the cause.
+    Of a family of time bins the bins times causes have masses: the logits of a categorical family, the scores of an
+    MTLR family, or the hazards of a logistic-hazard family, in whose last bin each cause but the first has one number
+    for its share. Of a continuous family each cause has a law of its own, whose hazard is that of the cause.
 
     Parameters
     ----------
@@ -535,7 +553,9 @@ class CauseFamily(Family):
             first, others = raw[..., : self._bins - 1], raw[..., self._bins - 1 :]
             raw = torch.cat([first, torch.zeros_like(raw[..., :1]), others], dim=-1)
         logits = raw.unflatten(-1, (self.causes, self._bins))
-        if self._lacking:
+        if base.by_hazards:
+            logits = _from_hazards(logits)
+        elif self._lacking:
             logits = torch.cumsum(logits.flip(-1), dim=-1).flip(-1)
         return CauseBins(logits, base.grid(raw), base.interpolation)
 
@@ -555,8 +575,12 @@ class CauseFamily(Family):
         logits = base.log_shares(times, causes > 0, entry) + np.log(shares / shares.sum(axis=0))
         if not self._lacking:
             return torch.from_numpy(logits.reshape(-1))
-        logits = logits - logits[0, -1]
-        scores = logits - np.append(logits[:, 1:], np.zeros((self.causes, 1)), axis=1)
+        if base.by_hazards:
+            later = np.exp(logits).sum(axis=0)[::-1].cumsum()[::-1]
+            scores = logits - np.append(np.log(later[1:]), logits[0, -1])
+        else:
+            logits = logits - logits[0, -1]
+            scores = logits - np.append(logits[:, 1:], np.zeros((self.causes, 1)), axis=1)
         return torch.from_numpy(np.delete(scores.reshape(-1), self._bins - 1))
 
     def to(self, device: torch.device | str) -> "CauseFamily":

@@ -153,6 +153,10 @@ class Mixture(SurvivalDistribution):
         chosen = torch.randint(len(self.components), draws.shape[1:], generator=generator, device=draws.device)
         return torch.gather(draws, 0, chosen.unsqueeze(0)).squeeze(0)
 
+    def step_points(self) -> Tensor:
+        """Those of all components, in order."""
+        return torch.cat([component.step_points() for component in self.components]).sort(dim=0).values
+
     def breaks(self) -> Tensor:
         """Quantiles of all components, in order."""
         with torch.no_grad():
@@ -240,20 +244,28 @@ class RecalibratedDistribution(SurvivalDistribution):
 
     def cumulative_incidence(self, time: Tensor) -> Tensor:
         """Divide what the map of F rises by, piece by piece, by the shares of the base after their change."""
-        end = torch.clamp(time, min=0)
-        points = self.breaks()
+        end, points = torch.clamp(time, min=0), self.breaks()
         shape = torch.broadcast_shapes(end.shape, points.shape[1:])
-        points = points.view(-1, *[1] * (len(shape) - points.ndim + 1), *points.shape[1:])
-        ends = torch.cat([torch.minimum(points.expand(-1, *shape), end), end.expand(1, *shape)])
-        u = self.base.cdf(ends)
-        first = torch.zeros_like(u[:1])
-        rise = torch.diff(self._map(u), dim=0, prepend=first)
-        known = self.base.cumulative_incidence(ends)
-        steps = torch.clamp(torch.diff(known, dim=0, prepend=torch.zeros_like(known[:1])), min=0)
-        middle = (u + torch.cat([first, u[:-1]])) / 2
+        # All whole pieces once for each row, then the one that holds the time.
+        u, known = (_after_zero(values) for values in (self.base.cdf(points), self.base.cumulative_incidence(points)))
+        whole = torch.cumsum(_after_zero(self._risen(u[:-1], u[1:], known[1:] - known[:-1])), dim=0)
+        starts = points.view(-1, *[1] * (len(shape) - points.ndim + 1), *points.shape[1:])
+        last = (starts <= end).sum(dim=0).expand(shape).unsqueeze(0)
+
+        def there(values: Tensor, index: Tensor) -> Tensor:
+            fill = [1] * (index.ndim - values.ndim)
+            values = values.view(-1, *fill, *values.shape[1:]).expand(-1, *index.shape[1:])
+            return values.gather(0, index).squeeze(0)
+
+        by_cause = last.unsqueeze(-1).expand(*last.shape, self.n_causes)
+        rise = self.base.cumulative_incidence(end.expand(shape)) - there(known, by_cause)
+        return there(whole, by_cause) + self._risen(there(u, last), self.base.cdf(end.expand(shape)), rise)
+
+    def _risen(self, start: Tensor, end: Tensor, steps: Tensor) -> Tensor:
+        """Divide the rise of the map between two F of one stretch, given what each cause adds to F there."""
         smallest = torch.finfo(steps.dtype).tiny
-        shares = torch.exp(self._split(middle, torch.log(torch.clamp(steps, min=smallest))))
-        return (rise.unsqueeze(-1) * shares).sum(0)
+        shares = torch.exp(self._split((start + end) / 2, torch.log(torch.clamp(steps, min=smallest))))
+        return torch.clamp(self._map(end) - self._map(start), min=0).unsqueeze(-1) * shares
 
     def _piece(self, u: Tensor) -> Tensor:
         """Straight line that holds each F; on a knot the one to its right, at 1 the last."""
@@ -377,6 +389,10 @@ class RecalibratedDistribution(SurvivalDistribution):
     def exhausted(self, time: Tensor) -> Tensor:
         """As the base says: the map leaves something wherever the base does."""
         return self.base.exhausted(time)
+
+    def step_points(self) -> Tensor:
+        """Those of the base."""
+        return self.base.step_points()
 
     def _last_time(self) -> Tensor:
         """Time from which on S is a multiple of that of the base."""
@@ -561,3 +577,8 @@ class SurvivorDistribution(SurvivalDistribution):
             if self.base.bins is None:
                 found += [self.quantile(level).unsqueeze(0) for level in LEVELS]
             return torch.nan_to_num(torch.cat(found), posinf=torch.finfo(self.after.dtype).max).sort(dim=0).values
+
+
+def _after_zero(values: Tensor) -> Tensor:
+    """Put a zero before the first dimension."""
+    return torch.cat([torch.zeros_like(values[:1]), values])

@@ -1,7 +1,7 @@
 """The distributions over time bins: categorical, MTLR, logistic hazards."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -292,6 +292,7 @@ class DiscreteFamily(Family):
 
     edges: Tensor
     interpolation: str = "linear"
+    by_hazards: ClassVar[bool] = False  # whether raw outputs are hazards of bins
 
     @property
     def n_outputs(self) -> int:

@@ -132,6 +132,8 @@ class MTLRFamily(DiscreteFamily):
 class LogisticHazardFamily(DiscreteFamily):
     """One logit of the hazard for each bin between `edges` but the last."""
 
+    by_hazards: ClassVar[bool] = True
+
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return LogisticHazard(raw, self.grid(raw), self.interpolation)
 
@@ -162,9 +164,6 @@ FAMILIES: dict[str, Callable[..., Family]] = {
 DISCRETE = tuple(name for name, made in FAMILIES.items() if isinstance(made, type) and issubclass(made, DiscreteFamily))
 CONTINUOUS = tuple(name for name, made in FAMILIES.items() if isinstance(made, type) and name not in DISCRETE)
 
-# Those that can tell causes apart.
-WITH_CAUSES = ("categorical", "mtlr", "lognormal", "weibull", "loglogistic")
-
 
 def family(
     name: str, *, edges: Any = None, interpolation: str | None = None, causes: int = 1, end: float | None = None
@@ -181,7 +180,8 @@ def family(
         ``"step"`` or ``"linear"`` (the default), for the discrete families and only for them.
     causes
         How many causes an event may have: bins times causes for "categorical" (the head of DeepHit) and "mtlr", a
-        hazard for each cause for the continuous ones. With 1 the family is the one that knows no causes.
+        hazard for each cause in each bin for "logistic-hazard", and at all times for the continuous ones. With 1 the
+        family is the one that knows no causes.
     end
         With causes and a continuous family, the last time of the survival CRPS, which needs one.
 
@@ -196,7 +196,7 @@ def family(
     """
     as_choice("name", name, FAMILIES)
     if as_count("causes", causes, at_least=1) > 1:
-        as_choice("name", name, WITH_CAUSES)
+        as_choice("name", name, (*DISCRETE, *CONTINUOUS))
         return CauseFamily(family(name, edges=edges, interpolation=interpolation), causes, end)
     kind = FAMILIES[name]
     if name in DISCRETE:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from xcal._checks import fail
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, PredictingModel, combined
+from xcal.estimators.fitted import FittedModel, Own, PredictingModel, combined
 from xcal.estimators.fitting import TrainedPath, fit_further, train_on, trained
 from xcal.estimators.selection import (
     Measured,
@@ -27,7 +26,7 @@ from xcal.estimators.selection import (
     frontier,
     is_settled,
     joined,
-    losses_and_cdf,
+    losses_and_own,
     measured,
     measured_table,
     nearest_to,
@@ -76,7 +75,7 @@ def candidates(
         plain = measured(lam, model, rows)
         lines.append(plain)
         if recalibrate:
-            maps[lam] = KaplanMeierRecalibration.fit(plain.cdf, rows.event, weights=rows.weights)
+            maps[lam] = plain.own.recalibration(rows)
             lines.append(_cross_fitted(plain, model, maps[lam], rows))
     return Candidates(measured_table(lines, rows, n_bins, conditional=conditional), own, maps)
 
@@ -85,10 +84,13 @@ def _cross_fitted(
     plain: Measured, model: PredictingModel, kept: KaplanMeierRecalibration, rows: SurvivalData
 ) -> Measured:
     """Values of the recalibrated model, each row's by a map of the other rows; pairs by the map that is kept."""
-    losses, cdf = np.empty(rows.n), np.empty(rows.n)
+    losses, parts, order = np.empty(rows.n), [], []
     for train, test in _folds(rows):
-        losses[test], cdf[test] = losses_and_cdf(combined(model.members, fitted_map(plain, rows, train)), rows[test])
-    return Measured(plain.lam, True, losses, cdf, *pairs(combined(model.members, kept), rows))
+        losses[test], own = losses_and_own(combined(model.members, plain.own.recalibration(rows, train)), rows[test])
+        parts.append(own)
+        order.append(test)
+    joint = Own.joined(parts, np.argsort(np.concatenate(order)))
+    return Measured(plain.lam, True, losses, joint, *pairs(combined(model.members, kept), rows))
 
 
 def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
@@ -96,12 +98,6 @@ def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
     most = np.unique(rows.groups).size if together else rows.n
     parts = min(_PARTS, int(np.count_nonzero(rows.event)), most)
     return ((fold.train, fold.test) for fold in rows.folds(parts, seed=0, whole_groups=together))
-
-
-def fitted_map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp]) -> KaplanMeierRecalibration:
-    """Fit a map of F to some of the rows, with their weights if they have some."""
-    weights = None if rows.weights is None else rows.weights[which]
-    return KaplanMeierRecalibration.fit(plain.cdf[which], rows.event[which], weights=weights)
 
 
 # --- One weight on all rows, each by networks that have not seen it.
@@ -125,7 +121,7 @@ def cross_fitted(
     networks = [trained_as(members, rows[fold.train], settings) for fold in divided]
     folds = [fold.test for fold in divided]
     values = [measured(lam, combined(models), rows[fold]) for models, fold in zip(networks, folds, strict=True)]
-    if off := folds_that_differ([(one.cdf, rows.event[fold]) for one, fold in zip(values, folds, strict=True)]):
+    if off := folds_that_differ([(one.own.cdf, rows.event[fold]) for one, fold in zip(values, folds, strict=True)]):
         told = ", ".join(f"{k + 1} ({folds[k].size:,} rows, by {off[k]:.2f})" for k in sorted(off))
         warnings.warn(
             f"the path trained its networks once more for each of {len(folds)} folds, and their F at the observed "
@@ -142,10 +138,10 @@ def cross_fitted(
     rows, tested = rows[order], {k: np.searchsorted(order, folds[k]) for k in kept}
     plain = joined([(tested[k], values[k]) for k in kept])
     # Each row's map, too, is one of the other folds.
-    maps = {k: fitted_map(plain, rows, np.setdiff1d(np.arange(rows.n), tested[k])) for k in kept}
+    maps = {k: plain.own.recalibration(rows, np.setdiff1d(np.arange(rows.n), tested[k])) for k in kept}
     mapped = joined([(tested[k], measured(lam, combined(networks[k], maps[k]), rows[tested[k]])) for k in kept])
     table = measured_table([plain, mapped], rows, settings.calibration_bins, conditional=settings.conditional)
-    return table, fitted_map(plain, rows, np.arange(rows.n))
+    return table, plain.own.recalibration(rows)
 
 
 def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Settings) -> tuple[FittedModel, ...]:
@@ -171,8 +167,9 @@ def all_rows(path: TrainedPath) -> SurvivalData:
     """Rows that a path trained on, and those that it validated on."""
     parts = path.train, path.validation
     weights = None if any(part.weights is None for part in parts) else np.concatenate([p.weights for p in parts])
-    x, time, event = (np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "time", "event"))
-    return SurvivalData.trusted(x, time, event, weights)
+    x = np.concatenate([part.x for part in parts])
+    outcome = path.train.outcome.joined(path.validation.outcome)
+    return SurvivalData.trusted(x, None, None, weights, groups=outcome.id).with_outcome(outcome)
 
 
 # --- The choice that a path makes by itself.

@@ -4,7 +4,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -15,10 +15,16 @@ from torch import Tensor, nn
 
 from xcal._checks import FloatArray, Floats, effective_units, fail
 from xcal._devices import Workers
-from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, fit_turnbull
+from xcal.calibration import d_calibration
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.causes import CauseCalibration, Levels, calibration_of_levels
+from xcal.calibration.membership import SoftBins
+from xcal.calibration.seen_in_part import Seen, residuals
+from xcal.calibration.significance import DCalibrationResult
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
-from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
+from xcal.distributions import Family, SurvivalDistribution, family, mixture, quantile_edges
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.recalibration.maps import KaplanMeierRecalibration
@@ -101,10 +107,12 @@ class Outputs:
     edges: Floats | None  # time edges of a discrete distribution, in the user's unit
     # From 0 to the last observed time: where curves are drawn, and the points of the integral behind the risk
     grid: Floats
+    causes: tuple[str, ...] = ()  # names of causes, where there are several
 
     @classmethod
     def of(cls, table: SurvivalData, settings: Settings) -> "Outputs":
         """Choose scale and edges from the training rows."""
+        table = table if table.lower is None else _at_middles(table)
         events, last = table.time[table.event], float(table.time.max())
         positive = events[events > 0]
         if positive.size == 0:
@@ -120,35 +128,47 @@ class Outputs:
                 fail("n_time_bins", f"at most {events.size}, the number of events in the rows to train on", asked)
             usual = min(MOST_TIME_BINS, max(1, round(math.sqrt(events.size))))
             edges = time_edges(table, usual if asked is None else asked)
-            return cls(settings.distribution, settings.interpolation, scale, edges, edges[:-1])
+            return cls(settings.distribution, settings.interpolation, scale, edges, edges[:-1], tuple(table.causes))
         shares = np.arange(1, _GRID) / _GRID
         quantiles = np.quantile(events, shares)
         grid = np.unique(np.concatenate([quantiles, np.linspace(0.0, last, _GRID + 1)]))
-        return cls(settings.distribution, settings.interpolation, scale, None, grid)
+        return cls(settings.distribution, settings.interpolation, scale, None, grid, tuple(table.causes))
 
-    def family(self) -> Family:
-        """Family in the network's unit, to train with."""
+    def family(self, unit: float | None = None) -> Family:
+        """Family in the network's unit, to train with, or in another one."""
+        scale = self.time_scale if unit is None else unit
+        causes, end = max(1, len(self.causes)), float(self.grid[-1]) / scale
         if self.edges is None:
-            return family(self.distribution)
-        return family(self.distribution, edges=self.edges / self.time_scale, interpolation=self.interpolation)
+            return family(self.distribution, causes=causes, end=end)
+        edges = self.edges / scale
+        return family(self.distribution, edges=edges, interpolation=self.interpolation, causes=causes)
 
     def read(self, raw: Tensor) -> SurvivalDistribution:
         """Turn raw outputs into a distribution in the user's unit."""
         if self.edges is None:
-            return family(self.distribution).scaled(raw, self.time_scale)
-        return family(self.distribution, edges=self.edges, interpolation=self.interpolation).distribution(raw)
+            return self.family().scaled(raw, self.time_scale)
+        return self.family(1.0).distribution(raw)
 
-    def risk(self, distribution: SurvivalDistribution) -> Tensor:
+    def risk(self, distribution: SurvivalDistribution, cause: int | None = None) -> Tensor:
         """Mean of F from 0 to the last observed time: one less the restricted mean survival time as a share of it.
 
         Unlike the median it is known, and differs from row to row, also where most rows outlive the study; it asks
-        nothing about times that were not observed; and it has no unit.
+        nothing about times that were not observed; and it has no unit. With a `cause` its incidence stands for F.
         """
         grid = torch.from_numpy(self.grid)
-        cdf = distribution.cdf(grid.unsqueeze(1).expand(-1, distribution.batch_shape[-1]))
+        times = grid.unsqueeze(1).expand(-1, distribution.batch_shape[-1])
+        cdf = distribution.cdf(times) if cause is None else distribution.cumulative_incidence(times)[..., cause - 1]
         left = cdf[1:] if self.edges is not None and self.interpolation == "step" else cdf[:-1]
         widths = grid.diff().unsqueeze(1)
         return ((left + cdf[1:]) / 2 * widths).sum(0) / grid[-1]
+
+
+def _at_middles(table: SurvivalData) -> SurvivalData:
+    """Rows whose events lie between two times, as if these came in the middle: good enough to place bins by."""
+    middle = np.where(table.event, (table.time + table.lower) / 2, table.time)
+    # The last observed time stays the end of what was seen.
+    middle[np.argmax(table.time)] = table.time.max()
+    return table.replaced(time=middle, lower=None)
 
 
 def time_edges(table: SurvivalData, n_bins: int) -> Floats:
@@ -176,7 +196,7 @@ def time_edges(table: SurvivalData, n_bins: int) -> Floats:
     # quantile too: then they have the first bin for themselves.
     if np.quantile(table.time[table.event], 1 / n_bins) > inner[0]:
         inner = inner[1:]
-    left = max(float(fit_kaplan_meier(table.time, table.event).survival[-1]), 0.5 / table.n)
+    left = max(float(fit_kaplan_meier(table.time, table.event, entry=table.entry).survival[-1]), 0.5 / table.n)
     beyond = last + last_event / -math.log(left)
     edges = np.concatenate([[0.0], inner, [last, beyond]])
     # The last observed time is often an event time already; training cannot tell edges apart that float32 cannot.
@@ -184,11 +204,122 @@ def time_edges(table: SurvivalData, n_bins: int) -> Floats:
     return np.asarray(edges[first])
 
 
-def kaplan_meier_cdf(rows: SurvivalData) -> Floats:
-    """F of the Kaplan-Meier curve of some rows at their observed times: a perfect model, if covariates tell nothing."""
-    weights = None if rows.weights is None else effective_units(rows.weights)
-    curve = fit_kaplan_meier(rows.time, rows.event, weights=weights)
-    return np.clip(1.0 - curve.at(rows.time), 0.0, 1.0)
+# --- F of rows at their observed times, and what it says of their calibration.
+
+# Steps towards Turnbull's estimate, where it stands for a perfect model; and points of time at which Aalen and
+# Johansen's does.
+_STEPS, _POINTS = 2000, 200
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """F of some rows at their observed times, and beside it F at what else is known of them; None where nothing is."""
+
+    cdf: Floats  # (n,)
+    entry: Floats | None = None  # at the times of entry
+    lower: Floats | None = None  # at the lower ends of intervals
+    steps: Floats | None = None  # what each cause adds to F, (n, causes, points); see `incidence_steps`
+    shares: Floats | None = None  # of each cause in the events at the observed times, (n, causes)
+
+    @classmethod
+    def of(cls, law: SurvivalDistribution, rows: SurvivalData) -> "Own":
+        """Read off the laws of the rows."""
+
+        def at(time: FloatArray | None) -> Any:
+            return None if time is None else law.cdf(torch.from_numpy(time)).numpy()
+
+        found = cls(at(rows.time), at(rows.entry), at(rows.lower))
+        if rows.cause is None:
+            return found
+        time, causes = torch.from_numpy(rows.time), range(1, law.n_causes + 1)
+        shares = [law.log_share(time, torch.full(time.shape, k, dtype=torch.int64)) for k in causes]
+        return replace(found, steps=law.incidence_steps().numpy(), shares=torch.stack(shares, -1).exp().numpy())
+
+    @classmethod
+    def perfect(cls, rows: SurvivalData, factor: float = 1.0) -> "Own":
+        """F without covariates, a perfect model if they tell nothing: Kaplan-Meier, Turnbull or Aalen-Johansen.
+
+        F times a `factor` below 1 does not come to 1.
+        """
+        if rows.lower is not None and rows.entry is None:
+            upper = np.where(rows.event, rows.time, np.inf)
+            _, ends, mass, _ = fit_turnbull(rows.lower, upper, np.full(rows.n, 1 / rows.n), steps=_STEPS)
+            known = np.append(0.0, np.cumsum(mass))
+            # What lies in an interval has come by its end.
+            at = (known[np.searchsorted(ends, time, side="right")] for time in (rows.time, rows.lower))
+            cdf, lower = (np.clip(factor * one, 0.0, 1.0) for one in at)
+            return cls(cdf, None, np.where(rows.event, lower, cdf))
+        # With times of entry too, as if what lies in an interval came in its middle.
+        placed = rows if rows.lower is None else _at_middles(rows)
+        weights = None if rows.weights is None else effective_units(rows.weights)
+        curve = fit_kaplan_meier(placed.time, rows.event, weights=weights, entry=rows.entry)
+        times = (rows.time, rows.entry, rows.lower)
+        cdf, entry, low = (None if one is None else np.clip(1.0 - curve.at(one), 0.0, 1.0) * factor for one in times)
+        return cls(np.asarray(cdf), entry, low, None if rows.cause is None else _aalen_johansen(rows, curve, factor))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Own"], order: npt.NDArray[np.intp]) -> "Own":
+        """Put parts one after another, and then in an order."""
+        given = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        if parts[0].steps is not None:
+            # Models of other rows may have another number of points; after the last one nothing is added.
+            most = max(steps.shape[2] for steps in given["steps"])
+            given["steps"] = [np.pad(own, ((0, 0), (0, 0), (0, most - own.shape[2]))) for own in given["steps"]]
+        joint: dict[str, Any] = {
+            name: None if own[0] is None else np.concatenate(own)[order] for name, own in given.items()
+        }
+        return cls(**joint)
+
+    def recalibration(
+        self, rows: SurvivalData, which: Any = slice(None), n_pieces: int | None = None
+    ) -> KaplanMeierRecalibration:
+        """Fit a map of F to some of the rows, or to all."""
+        known = {"weights": rows.weights, "cdf_entry": self.entry, "cdf_lower": self.lower, "cause": rows.cause}
+        known["shares"] = self.shares
+        given = {name: None if one is None else one[which] for name, one in known.items()}
+        return KaplanMeierRecalibration.fit(self.cdf[which], rows.event[which], n_pieces=n_pieces, **given)
+
+    def calibration(self, rows: SurvivalData, n_bins: int, **options: Any) -> DCalibrationResult | CauseCalibration:
+        """D-calibration of these rows, by cause where they have causes; `options` are those of `d_calibration`."""
+        if self.steps is None:
+            known = {"cdf_entry": self.entry, "cdf_lower": self.lower, "clusters": rows.groups, "weights": rows.weights}
+            found: DCalibrationResult = d_calibration(self.cdf, rows.event, n_bins=n_bins, **known, **options)
+            return found
+        steps, entry, cause = self.steps, self.entry, rows.cause
+        size = max(1, _CHUNK // (steps.shape[1] * steps.shape[2]))
+        parts = [slice(start, start + size) for start in range(0, rows.n, size)]
+        blocks = (
+            (Levels(_curves(steps[part])), self.cdf[part], None if entry is None else entry[part], cause[part])
+            for part in parts
+        )
+        return calibration_of_levels(blocks, steps.shape[1], bin_edges(n_bins))
+
+    def deviations(self, rows: SurvivalData, n_bins: int) -> Floats:
+        """Share of each row in each cell, less what it should have there, ``(n, cells)``."""
+        given = (self.cdf, self.entry, self.lower, self.steps)
+        cdf, entry, lower, steps = (None if one is None else torch.from_numpy(one) for one in given)
+        cause = None if rows.cause is None else torch.from_numpy(rows.cause)
+        assert cdf is not None
+        seen, edges = Seen(entry, lower, cause, steps), torch.from_numpy(bin_edges(n_bins))
+        return np.asarray(residuals(cdf, torch.from_numpy(rows.event), seen, edges, SoftBins(), exact=True).numpy())
+
+
+def _curves(steps: Floats) -> Floats:
+    """Incidences, (n, causes, points + 1), from what is added."""
+    return np.concatenate([np.zeros((*steps.shape[:2], 1)), np.cumsum(steps, axis=2)], axis=2)
+
+
+def _aalen_johansen(rows: SurvivalData, curve: KaplanMeier, factor: float) -> Floats:
+    """Return the steps of Aalen and Johansen's estimate, the same for all rows, with the rest divided alike."""
+    before = np.append(1.0, curve.survival[:-1])
+    place, n_causes = np.searchsorted(curve.times, rows.time), len(rows.causes)
+    counts = np.stack([np.bincount(place[rows.cause == k], minlength=before.size) for k in range(1, n_causes + 1)])
+    rises = factor * before * counts / np.maximum(curve.at_risk, 1)
+    starts = np.unique(np.linspace(0, before.size - 1, min(_POINTS, before.size)).astype(int))
+    steps = np.add.reduceat(rises, starts, axis=1)
+    rest = np.maximum(1.0 - steps.sum(), 0.0) * steps.sum(axis=1, keepdims=True) / steps.sum()
+    found: Floats = np.broadcast_to(np.append(steps, rest, axis=1), (rows.n, n_causes, starts.size + 1)).copy()
+    return found
 
 
 # --- What an estimator predicts with.
@@ -279,6 +410,31 @@ class PredictingModel(Predicting):
             len(x), 1, lambda part: self.distribution(x[part]).cdf(torch.from_numpy(time[part])).numpy()
         )
 
+    def own(self, rows: SurvivalData) -> Own:
+        """F of rows at their observed times, and at what else is known of them."""
+        parts = list(self._parts(rows.n, 1))
+        with Workers() as workers:
+            found = workers.map(lambda part: Own.of(self.distribution(rows.x[part]), rows[part]), parts)
+        return Own.joined(found, np.arange(rows.n))
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Names of the causes, where there are several."""
+        return self.outputs.causes
+
+    def incidence(self, x: Floats, times: Floats, after: Floats | None = None) -> Floats:
+        """Incidence of each cause at each time, ``(n, causes, m)``."""
+        if not self.causes:
+            return super().incidence(x, times, after)
+        grid, of = torch.from_numpy(times).unsqueeze(1), self._of(x, after)
+
+        def values(part: slice) -> Floats:
+            law = of(part)
+            found = law.cumulative_incidence(grid.expand(-1, law.batch_shape[-1]))
+            return np.asarray(found.movedim(0, -1).numpy())
+
+        return self._by_parts(len(x), times.size * max(1, len(self.causes)), values)
+
     def quantile(self, x: Floats, levels: Floats, after: Floats | None = None) -> Floats:
         """Quantiles of each row, ``(n, levels)``."""
         of, n = self._of(x, after), len(x)
@@ -308,10 +464,10 @@ class PredictingModel(Predicting):
         networks = [] if one else [means(combined([member], self.recalibration)) for member in self.members]
         return MeanTime.of_networks(means(self), np.array(networks))
 
-    def risk(self, x: Floats) -> Floats:
+    def risk(self, x: Floats, cause: int | None = None) -> Floats:
         """Risk of each row, ``(n,)``; see `Outputs.risk`."""
         return self._by_parts(
-            len(x), self.outputs.grid.size, lambda part: self.outputs.risk(self.distribution(x[part])).numpy()
+            len(x), self.outputs.grid.size, lambda part: self.outputs.risk(self.distribution(x[part]), cause).numpy()
         )
 
     def _curves(
@@ -427,9 +583,7 @@ class CombinedModel(PredictingModel):
     def read(self, raw: Tensor) -> SurvivalDistribution:
         """Mix the members, then map F."""
         mixed = mixture([self.outputs.read(own) for own in raw])
-        if self.fitted_map is None:
-            return mixed
-        return RecalibratedDistribution(mixed, self.fitted_map.knots, self.fitted_map.levels)
+        return mixed if self.fitted_map is None else self.fitted_map.law(mixed)
 
 
 def combined(members: Sequence[FittedModel], recalibration: KaplanMeierRecalibration | None = None) -> PredictingModel:

@@ -13,12 +13,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from xcal._checks import fail, first_row
-from xcal.calibration import d_calibration
 from xcal.calibration.subgroups import Column
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory, kaplan_meier_cdf
+from xcal.estimators.fitted import FittedModel, Outputs, Own, Standardizer, in_own_memory
 from xcal.estimators.inputs import (
     check_events,
     check_no_event_at_zero,
@@ -122,7 +121,8 @@ def train_on(
     standardizer, outputs = Standardizer.of(train), Outputs.of(train, settings)
     rows = [_scaled(part, standardizer, outputs) for part in (train, validation)]
     family = outputs.family()
-    start = family.initial(rows[0].time, rows[0].event)
+    seen = {name: own for name in ("entry", "lower") if (own := getattr(rows[0], name)) is not None}
+    start = family.initial(rows[0].time, rows[0].event if rows[0].cause is None else rows[0].cause, **seen)
     sizes = train.x.shape[1], family.n_outputs
 
     def make_network() -> MLP:
@@ -174,7 +174,12 @@ def _scored(models: tuple[FittedModel, ...], train: SurvivalData, validation: Su
 def scored_by(
     models: tuple[FittedModel, ...], rows: SurvivalData, more: SurvivalData | None = None
 ) -> tuple[FittedModel, ...]:
-    """Give models what intervals are made of by these rows; others may tell `more` about the censoring."""
+    """Give models what intervals are made of by these rows; others may tell `more` about the censoring.
+
+    Not by rows that are seen in part, or have causes.
+    """
+    if not rows.plain:
+        return models
     seen = [rows] if more is None else [more, rows]
     x, time, event = (np.concatenate([getattr(part, name) for part in seen]) for name in ("x", "time", "event"))
     wide = x.shape[1] > _MOST_COLUMNS
@@ -205,12 +210,18 @@ def _parts(
     warn_of_few_events(table)
     if not settings.discrete:
         check_no_event_at_zero(table, "y")
+    if settings.conditional and not table.plain:
+        fail("calibration", "'marginal' for rows that are seen in part, or of several causes", "'conditional'")
     if validation_data is None:
         # All seeds of a path share the split, so that their values can be compared.
         share = settings.validation_fraction
         train, validation = table.split((1 - share, share), seed=settings.seed())
         return train, validation
     validation = read_validation(estimator, validation_data, clusters)
+    if (validation.cause is None) != (table.cause is None) or len(validation.causes) > len(table.causes):
+        expected = f"the causes of y: {', '.join(map(repr, table.causes)) or 'none'}"
+        fail("validation_data", expected, ", ".join(map(repr, validation.causes)) or "none")
+    validation = validation.replaced(causes=table.causes)
     if not settings.discrete:
         check_no_event_at_zero(validation, "validation_data")
     return table, validation
@@ -236,8 +247,8 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
     degrees of freedom, scaled to have the floor as its mean. Two standard deviations are added: the lowest of many
     epochs would otherwise be one that the noise of these rows happens to favour. Unequal weights make it larger.
     """
-    cdf, weights = kaplan_meier_cdf(validation), validation.weights
-    measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None, weights=weights)
+    plain = {} if validation.cause is not None else {"p_value": None}
+    measured = Own.perfect(validation).calibration(validation.replaced(groups=None), n_bins, **plain)
     if penalised and measured.value > _MOST_BY_TIES * measured.floor:
         warnings.warn(
             f"the times take few distinct values ({np.unique(validation.time).size} among {validation.n} validation "
@@ -259,17 +270,21 @@ def _scaled(table: SurvivalData, standardizer: Standardizer, outputs: Outputs) -
             return standardizer(rows).astype(np.float32)
 
     in_file = isinstance(table.x, MappedFeatures)
-    x, time = table.x.changed(in_scale) if in_file else in_scale(table.x), table.time / outputs.time_scale
+    x = table.x.changed(in_scale) if in_file else in_scale(table.x)
+    names = ("time", "entry", "lower")
+    times: dict[str, Any] = {
+        name: None if (own := getattr(table, name)) is None else own / outputs.time_scale for name in names
+    }
     with np.errstate(over="ignore"):
         infinite = np.concatenate([~np.isfinite(piece).all(1) for piece in (pieces(x) if in_file else (x,))])
-        bad = {"X": infinite, "y": ~np.isfinite(time.astype(np.float32))}
+        bad = {"X": infinite, "y": ~np.isfinite(times["time"].astype(np.float32))}
     for name, rows in bad.items():
         if rows.any():
             values = "features" if name == "X" else "times"
             fail(
                 name, f"{values} within the range of float32 in the scale of the training rows", "more", first_row(rows)
             )
-    return table.replaced(x=x if in_file else in_own_memory(x), time=time)
+    return table.replaced(x=x if in_file else in_own_memory(x), **times)
 
 
 def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs: Outputs) -> FittedModel:

@@ -3,7 +3,7 @@
 import datetime
 import tempfile
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -315,6 +315,12 @@ def _numbers(name: str, kind: Kind, origin: str, values: "pd.Series[Any]") -> Fl
 # --- Rows with their outcomes and weights, checked once.
 
 
+def read_observed(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:
+    """Read what was observed of the `n` rows of X: the estimators know of entries, intervals, people and causes."""
+    found = outcome_of(X, y, n, name=name, entry=True, intervals=True, people=True, causes=True)
+    return found if len(found.causes) > 1 else replace(found, cause=None, causes=())
+
+
 def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
     """Rows to fit on, without those of weight zero."""
     if isinstance(X, str | PathLike) and Path(X).suffix == ".parquet":
@@ -323,19 +329,15 @@ def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
         check_nothing_beside({"y": y, "sample_weight": weights})
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
-    outcome = outcome_of(X, y, x.shape[0])
+    outcome = read_observed(X, y, x.shape[0])
     check_rows({"X": X, "sample_weight": weights})
     return _weighted(x, outcome, _read_weights(weights, x.shape[0], "sample_weight"))
 
 
 def _from_parquet(path: Path, y: Any) -> SurvivalData:
     """Rows of a parquet file whose columns `y` names; they are read piece by piece, and held in memory then."""
-    known = ("time", "event", "weights")
-    if (
-        not isinstance(y, dict)
-        or not {"time", "event"} <= set(y) <= set(known)
-        or not all(isinstance(name, str) for name in y.values())
-    ):
+    known = {"time", "event", "cause", "entry", "lower", "upper", "id", "weights"}
+    if not isinstance(y, dict) or not set(y) <= known or not all(isinstance(name, str) for name in y.values()):
         fail("y", "the names of columns of the file, such as {'time': 'months', 'event': 'died'}", repr(y)[:80])
     with tempfile.TemporaryDirectory() as folder:
         data = map_parquet(path, into=Path(folder) / "features.npy", **y)
@@ -353,7 +355,7 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
         fail("validation_data", "(X, y) or (X, y, sample_weight)", type(data).__name__)
     else:
         x = read_features(estimator, data[0], reset=False)
-        outcome = outcome_of(data[0], data[1], x.shape[0], name="validation_data y")
+        outcome = read_observed(data[0], data[1], x.shape[0], name="validation_data y")
         given = data[2] if len(data) == 3 else None
         check_rows({"its X": data[0], "validation_data sample_weight": given, "validation_clusters": clusters})
         table = _weighted(x, outcome, _read_weights(given, x.shape[0], "validation_data sample_weight"))
@@ -383,11 +385,14 @@ def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalDat
     """
     x = read_rows(estimator, data, reset=reset)
     weights = None if data.weights is None else as_numpy("weights", data.weights)
-    return _weighted(x, outcome_of(data, None), weights)
+    return _weighted(x, read_observed(data, None), weights)
 
 
 def check_events(table: SurvivalData, *, discrete: bool, split: bool) -> None:
-    """Check that there are events to learn from: two for time bins, and one more if the rows will be split."""
+    """Check that there are events to learn from: two for time bins, and one more if the rows will be split.
+
+    Of each cause there has to be one, and one more if the rows will be split.
+    """
     found = int(np.count_nonzero(table.event))
     to_train = 2 if discrete else 1
     needed = to_train + split
@@ -395,6 +400,9 @@ def check_events(table: SurvivalData, *, discrete: bool, split: bool) -> None:
         why = f", {to_train} to train on and 1 to validate on (or give validation_data)" if split else " to train on"
         expected = f"at least {needed} event{'s' if needed > 1 else ''}{why}"
         fail("y", expected, f"{found} among n_samples = {table.n} rows")
+    for k, label in enumerate(table.causes, 1):
+        if (of_cause := int(np.count_nonzero(table.cause == k))) < 1 + split:
+            fail("y", f"at least {1 + split} events of cause {label!r}", f"{of_cause} among {table.n} rows")
 
 
 def warn_of_few_events(table: SurvivalData) -> None:
@@ -443,5 +451,8 @@ def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
 
 def _weighted(x: Any, outcome: Outcome, weights: Floats | None) -> SurvivalData:
     """Put checked rows together, without those of weight zero."""
-    table = SurvivalData.trusted(x, outcome.time, outcome.event, weights)
+    # Rows of one person are no independent observations.
+    table = SurvivalData.trusted(x, None, None, weights, groups=outcome.id).with_outcome(outcome)
+    if not table.plain and weights is not None:
+        fail("sample_weight", "None for rows that are seen in part, or of several causes", "weights")
     return table if weights is None else table[np.flatnonzero(weights > 0)]

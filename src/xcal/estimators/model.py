@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import wraps
 from os import PathLike
 from typing import Any, Literal, Self, get_args
@@ -12,20 +13,20 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import BoolArray, FloatArray, Floats, as_choice
+from xcal._checks import BoolArray, FloatArray, Floats, as_choice, fail
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.causes import CauseCalibration
 from xcal.calibration.dcalibration import ties_caution, unit_starts
 from xcal.calibration.significance import DCalibrationResult, Method
 from xcal.data.surv import Outcome
-from xcal.data.survival import SurvivalData, outcome_of
+from xcal.data.survival import SurvivalData
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, scored_by, trained
-from xcal.estimators.inputs import read_judged_weights, read_rows
+from xcal.estimators.inputs import read_judged_weights, read_observed, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
-from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.training.result import History, Progress
 
@@ -55,7 +56,17 @@ class NetworkPredictor(SurvivalPredictor):
         return self._predicting_model(), read_rows(self, X, reset=False)
 
     def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
-        return outcome_of(X, y, n), read_judged_weights(X, sample_weight, n)
+        return self._as_fitted(read_observed(X, y, n)), read_judged_weights(X, sample_weight, n)
+
+    def _as_fitted(self, outcome: Outcome) -> Outcome:
+        """Check that outcomes have the causes that the model tells apart."""
+        causes = self._predicting_model().causes
+        if outcome.cause is None and causes:
+            fail("y", f"causes of events: {', '.join(map(repr, causes))}", "events of one kind")
+        if outcome.cause is not None and len(outcome.causes) > len(causes):
+            got = f"the causes {', '.join(map(repr, outcome.causes))}"
+            fail("y", f"the causes of the fit: {', '.join(map(repr, causes)) or 'none'}", got)
+        return replace(outcome, causes=causes)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether there is a model; the columns of X are known as soon as a fit has begun."""
@@ -66,6 +77,12 @@ class NetworkPredictor(SurvivalPredictor):
         """Last time seen in training; what is predicted of later ones is extrapolated."""
         check_is_fitted(self)
         return float(self._predicting_model().grid[-1])
+
+    @property
+    def causes_(self) -> tuple[str, ...]:
+        """Names of causes 1, 2, ... that the model tells apart; empty for events of one kind."""
+        check_is_fitted(self)
+        return self._predicting_model().causes
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -96,8 +113,8 @@ class NetworkPredictor(SurvivalPredictor):
         n_bins: int | None = None,
         method: Method = "uniform",
         ties: Ties = "auto",
-    ) -> DCalibrationResult:
-        """D-calibration on rows that were not trained on, with its noise floor and a p-value.
+    ) -> DCalibrationResult | CauseCalibration:
+        """D-calibration on rows that were not trained on, with its noise floor and a p-value; of causes by cause.
 
         Parameters
         ----------
@@ -119,24 +136,35 @@ class NetworkPredictor(SurvivalPredictor):
         """
         model, x = self._asked(X)
         outcome, weights = self._judged(X, y, sample_weight, len(x))
-        time, event = outcome.time, outcome.event
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
-        return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties, weights=weights)
+        return d_calibration_of(model, x, outcome, n_bins=bins, method=method, ties=ties, weights=weights)
 
 
 def d_calibration_of(
     model: PredictingModel,
     x: Any,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     *,
     n_bins: int,
     method: Method = "uniform",
     ties: Ties = "auto",
     clusters: Any = None,
     weights: Floats | None = None,
-) -> DCalibrationResult:
+) -> DCalibrationResult | CauseCalibration:
     """D-calibration of a model on rows that were read; see `SurvivalModel.d_calibration`."""
+    time, event = outcome.time, outcome.event
+    groups = outcome.id if clusters is None else clusters
+    rows = SurvivalData.trusted(x, None, None, weights, groups=groups).with_outcome(outcome)
+    if not rows.plain:
+        for name, known, allowed in (
+            ("method", method != "uniform", "'uniform'"),
+            ("ties", ties == "interval", "'point'"),
+            ("sample_weight", weights is not None, "None"),
+            ("clusters", clusters is not None and rows.cause is not None, "None"),
+        ):
+            if known:
+                fail(name, f"{allowed} for rows that are seen in part, or of several causes", "another")
+        return model.own(rows).calibration(rows, n_bins)
     starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, n_bins)
     own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
     seen = time if method == "ipcw" else None
@@ -340,10 +368,11 @@ class SurvivalModel(NetworkPredictor):
         _, x = self._asked(X)
         outcome, weights = self._judged(X, y, sample_weight, len(x))
         members = self.fitted_.members
-        cdf = combined(members).cdf_at_own(x, outcome.time)
-        fitted = KaplanMeierRecalibration.fit(cdf, outcome.event, n_pieces=n_pieces, weights=weights)
+        rows = SurvivalData.trusted(x, None, None, weights).with_outcome(outcome)
+        if weights is not None and not rows.plain:
+            fail("sample_weight", "None for rows that are seen in part, or of several causes", "weights")
+        fitted = combined(members).own(rows).recalibration(rows, n_pieces=n_pieces)
         # Intervals too are made by rows that the model has not seen.
-        rows = SurvivalData.trusted(x, outcome.time, outcome.event, weights)
         return self._adopt(combined(scored_by(members, rows), fitted))
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -431,8 +460,14 @@ class SurvivalPipeline(Pipeline):
         """As `SurvivalModel.last_time_`."""
         return float(self.steps[-1][1].last_time_)
 
+    @property
+    def causes_(self) -> tuple[str, ...]:
+        """As `SurvivalModel.causes_`."""
+        return tuple(getattr(self.steps[-1][1], "causes_", ()))
+
     predict_survival_function = _of_last_step("predict_survival_function")
     predict_cdf = _of_last_step("predict_cdf")
+    predict_cumulative_incidence = _of_last_step("predict_cumulative_incidence")
     predict_quantile = _of_last_step("predict_quantile")
     predict_median = _of_last_step("predict_median")
     predict_expectation = _of_last_step("predict_expectation")

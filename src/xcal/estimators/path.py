@@ -327,6 +327,7 @@ random_state, device, progress
     def plot(self, ax: Any = None) -> Any:
         """Draw D-calibration against concordance, one point per weight, and one per weight after recalibration.
 
+        Each is the model of all its networks, with the networks alone as small dots beside it.
         Weights that were not trained are trained first, but for a path without its rows, whose title names them.
         Returns the matplotlib axes.
         """
@@ -368,7 +369,8 @@ random_state, device, progress
         X, y
             Rows to measure all models on, as in `fit`. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
-            Of more than 10,000 rows, so many are drawn at random, and the page says so.
+            Of more than 10,000 rows, so many are drawn at random, and the page says so. Of several causes the page is
+            about the first event, whatever its cause.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
             numbers. After the last time seen in training the models extrapolate, and the page says so.
@@ -399,6 +401,8 @@ random_state, device, progress
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
         outcome, weights = self._judged(X, y, None, len(x))
+        outcome = outcome.limited("y", causes=True)
+        outcome = replace(outcome, time=outcome.time.astype(np.float64), cause=None, causes=())  # all of them together
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])

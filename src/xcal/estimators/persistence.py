@@ -17,7 +17,7 @@ from safetensors.torch import save
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from xcal._checks import Floats, fail
+from xcal._checks import Floats, as_cause_names, fail
 from xcal._files import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown, write_whole
 from xcal.distributions._bins import READINGS
 from xcal.distributions.families import CONTINUOUS, DISCRETE
@@ -62,12 +62,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Extra:
-    """What a file says beside the networks: maps (lambda, rows, events), the encoding, a path's tables and choice.
+    """What a file says beside the networks: maps (lambda, rows, events), causes, encoding, what a path chose from.
 
     `scored_rows` is how many rows stand behind its tensor ``scores``: weights of events, and F of each model there.
     """
 
     maps: tuple[tuple[Lambda, Count, Count], ...] = ()
+    causes: tuple[str, ...] = ()
     encoding: tuple[ColumnCode, ...] | None = None
     frontier: dict[str, Any] | None = None
     candidates: dict[str, Any] | None = None
@@ -108,6 +109,8 @@ def read_header(text: str, shapes: Shapes, known: Mapping[str, Sequence[str]]) -
     _check_outputs(header.outputs[0], shapes)
     _check_layers(header.network.hidden, shapes)
     _check_models(header, shapes)
+    if header.extra.causes and (len(header.extra.causes) < 2 or as_cause_names(header.extra.causes) is None):
+        fail("causes", "two causes or more", shown(header.extra.causes))
     _check_maps(header, shapes)
     if ("scores" in shapes) != (header.extra.scored_rows is not None):
         fail("scored_rows", "a number of rows beside a tensor of scores, and only beside it", header.extra.scored_rows)
@@ -169,6 +172,9 @@ def _check_maps(header: Header, shapes: Shapes) -> None:
             fail(f"maps[{index}]", "the lambda of a model, rows and events among them", (lam, n, n_events))
         if check_shape(f"map.{index}", shapes, (2, None))[1] < 2:
             fail(f"map.{index}", "two or more knots", shapes[f"map.{index}"])
+        if header.extra.causes:
+            ends = check_shape(f"ends.{index}", shapes, (None,))[0]
+            check_shape(f"splits.{index}", shapes, ((ends - 1) * len(header.extra.causes),))
 
 
 def _check_encoding(columns: tuple[ColumnCode, ...], shapes: Shapes) -> None:
@@ -290,9 +296,14 @@ def write_estimator(
     encoding = getattr(estimator, "encoding_", None)
     names = None if encoding is not None else getattr(estimator, "feature_names_in_", None)
     encoded = {} if encoding is None else {"encoding": encoding.as_json()}
-    words = {"maps": [[lam, own.n, own.n_events] for lam, own in maps.items()]} if maps else {}
+    words: dict[str, Any] = {"maps": [[lam, own.n, own.n_events] for lam, own in maps.items()]} if maps else {}
     scores, scored_rows = _scores(models)
     knots = {f"map.{i}": torch.from_numpy(np.stack([own.knots, own.levels])) for i, own in enumerate(maps.values())}
+    if first.outputs.causes:
+        words["causes"] = list(first.outputs.causes)
+        splits = {f"splits.{i}": own.splits for i, own in enumerate(maps.values())}
+        ends = {f"ends.{i}": own.split_knots for i, own in enumerate(maps.values())}
+        knots |= {name: torch.from_numpy(np.asarray(values)) for name, values in (splits | ends).items()}
     header = json.dumps(
         {
             "class": kind.__name__,
@@ -410,11 +421,13 @@ def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ..
     if array["grid"][0] < 0 or (np.diff(array["grid"]) <= 0).any():
         fail("grid", "times that increase, zero or larger", shown(array["grid"].tolist()))
     standardizer = Standardizer(array["mean"], array["factor"])
-    outputs = Outputs(*header.outputs, array.get("edges"), array["grid"])
+    outputs = Outputs(*header.outputs, array.get("edges"), array["grid"], header.extra.causes)
     with np.errstate(over="ignore", under="ignore"):
         # Edges that overflow in the network's unit are refused by the family.
         n_outputs = outputs.family().n_outputs
     used: set[str] = {*array, *(name for name in tensors if name.startswith("map."))}
+    if header.extra.causes:
+        used |= {name for name in tensors if name.startswith(("splits.", "ends."))}
     scored = _finite("scores", tensors["scores"]) if "scores" in tensors else None
     used |= {"scores"} & set(tensors)
     models = []
@@ -441,7 +454,9 @@ def _maps(header: Header, tensors: dict[str, Tensor]) -> dict[float, KaplanMeier
         for values in (knots, levels):
             if values[0] != 0 or values[-1] != 1 or (np.diff(values) <= 0).any():
                 fail(f"map.{index}", "numbers that increase from 0 to 1", shown(values.tolist()))
-        found[lam] = KaplanMeierRecalibration(knots.copy(), levels.copy(), n, n_events)
+        names = (f"splits.{index}", f"ends.{index}") if header.extra.causes else ()
+        moved = [_finite(name, tensors[name]).copy() for name in names]
+        found[lam] = KaplanMeierRecalibration(knots.copy(), levels.copy(), n, n_events, *moved)
     return found
 
 

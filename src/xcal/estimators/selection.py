@@ -6,6 +6,7 @@ First the values: of every network (`frontier`) and of every model that `Surviva
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,36 +15,26 @@ import pandas as pd
 import torch
 
 from xcal._checks import BoolArray, Floats, as_choice, as_number, fail
-from xcal.calibration import d_calibration
 from xcal.calibration.bins import as_clusters, bin_edges, sum_of_squares
 from xcal.calibration.conditional import ConditionalCalibration
 from xcal.calibration.histogram import residuals
-from xcal.calibration.membership import bins_from_above, exact_above
 from xcal.calibration.significance import p_in_words
 from xcal.calibration.subgroups import RandomFeatures, as_columns
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, PredictingModel, kaplan_meier_cdf
+from xcal.distributions import SurvivalDistribution
+from xcal.estimators.fitted import FittedModel, Own, PredictingModel
 from xcal.estimators.settings import FEATURES
-from xcal.metrics.concordance import concordance_index
 from xcal.objectives import nll
+from xcal.recalibration.predictor import pairs_in_order
 
 
-def deviations(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
-    """Share of each row in each bin, less the width of the bin, ``(n, bins)``."""
-    edges = torch.from_numpy(bin_edges(n_bins))
-    u, inner = torch.from_numpy(cdf), edges[1:-1]
-    happened = torch.from_numpy(rows.event).unsqueeze(-1)
-    above = torch.where(happened, (u.unsqueeze(-1) >= inner).double(), exact_above(u, edges))
-    return np.asarray(bins_from_above(above - (1 - inner)).numpy())
-
-
-def dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
+def dcal_influence(own: Own, rows: SurvivalData, n_bins: int) -> Floats:
     """First-order effect of each row on D-calibration, ``(n,)``: the spread of its mean is that of D-calibration.
 
     With a row's deviations d_j = (its share of bin j) - width, D-calibration is the sum over j of mean(d_j)^2; its
     derivative in the weight of a row is 2 sum mean(d_j) (d_j - mean(d_j)).
     """
-    deviation = deviations(cdf, rows, n_bins)
+    deviation = own.deviations(rows, n_bins)
     weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
     mean = weights @ deviation / rows.n
     return np.asarray(2 * weights * ((deviation - mean) @ mean))
@@ -173,16 +164,16 @@ FEWEST_EVENTS = 25
 def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
     """Values of every network on the validation rows, one line each; see `SurvivalPath.frontier_`."""
     losses = np.stack([_losses(model, rows) for model in models])
-    cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
-    frame = pd.DataFrame([_network_line(*parts, rows, n_bins) for parts in zip(models, losses, cdf, strict=True)])
-    frame["conditional"] = conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins)
+    owns = [model.own(rows) for model in models]
+    frame = pd.DataFrame([_network_line(*parts, rows, n_bins) for parts in zip(models, losses, owns, strict=True)])
+    frame["conditional"] = _conditional(owns, rows, n_bins)
     # With a target each seed has found its own weight: all seeds together are the one answer.
     groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
     finished = np.isfinite(frame["nll"].to_numpy())
     by_row = _means_by_group(losses, groups, finished)
     lowest = min(by_row, key=lambda group: weighted_mean(by_row[group], rows))
     frame["nll_gap_se"] = _gap_errors(by_row, groups, lowest, rows, rows.weights)
-    influence = _means_by_group(np.stack([dcal_influence(u, rows, n_bins) for u in cdf]), groups, finished)
+    influence = _means_by_group(np.stack([dcal_influence(own, rows, n_bins) for own in owns]), groups, finished)
     frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence), rows)
     for name in _MEASURES:
         frame[f"{name}_sd"] = frame.groupby(groups)[name].transform("std")
@@ -193,15 +184,26 @@ def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
     """Negative log-likelihood of each row."""
     # Rows in a file are not read all at once.
     parts = rows.batches(rows.n if isinstance(rows.x, np.ndarray) else max(1, _NUMBERS // rows.x.shape[1]))
-    return np.concatenate(
-        [nll(model.distribution(p.x), torch.from_numpy(p.time), torch.from_numpy(p.event)).numpy() for p in parts]
-    )
+    return np.concatenate([_nll(model.distribution(part.x), part) for part in parts])
 
 
-def _network_line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
+def _nll(law: SurvivalDistribution, rows: SurvivalData) -> Floats:
+    """Negative log-likelihood of what is known of each row."""
+    time, happened = torch.from_numpy(rows.time), torch.from_numpy(rows.event if rows.cause is None else rows.cause)
+    entry, lower = (None if own is None else torch.from_numpy(own) for own in (rows.entry, rows.lower))
+    return np.asarray(nll(law, time, happened, entry=entry, lower=lower).numpy())
+
+
+def _conditional(owns: Sequence[Own], rows: SurvivalData, n_bins: int) -> Floats:
+    """K of some models; not known of rows that are seen in part, or have causes."""
+    if not rows.plain:
+        return np.full(len(owns), np.nan)
+    return conditional_values(np.stack([own.cdf for own in owns]), rows.x, rows.event, rows.weights, n_bins)
+
+
+def _network_line(model: FittedModel, losses: Floats, own: Own, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
     finished = model.best_epoch >= 0
-    tested = d_calibration(cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
-    outcome = {"time": rows.time, "event": rows.event, "weights": rows.weights}
+    tested, (concordant, comparable) = own.calibration(rows, n_bins), pairs(model, rows)
     return {
         "lambda": model.lam,
         "seed": model.seed,
@@ -209,7 +211,7 @@ def _network_line(model: FittedModel, losses: Floats, cdf: Floats, rows: Surviva
         "dcal": float(model.history.dcal[model.best_epoch, 0]) if finished else np.nan,
         "dcal_floor": tested.floor,
         "dcal_p": tested.p_value,
-        "concordance": concordance_index(**outcome, risk=model.risk(rows.x)).value,
+        "concordance": concordant / comparable if comparable > 0 else np.nan,
         "total": float(model.history.total[model.best_epoch, 0]) if finished else np.nan,
         "best_epoch": model.best_epoch,
     }
@@ -253,7 +255,7 @@ def _common_p_value(values: "pd.Series[float]") -> float:
 class Measured:
     """One candidate on rows that its networks have not seen.
 
-    `losses` and `cdf` are the negative log-likelihood of each row, and F at its observed time. Of the `comparable`
+    `losses` and `own` are the negative log-likelihood of each row, and F at its observed time. Of the `comparable`
     pairs of rows `predict` puts the `concordant` in order (ties count one half); both rows of a pair are by one and
     the same model, as risks of two models are on scales of their own: between the rows of two folds their order tells
     nothing.
@@ -262,36 +264,35 @@ class Measured:
     lam: float
     recalibrated: bool
     losses: Floats
-    cdf: Floats
+    own: Own
     concordant: float
     comparable: float
 
 
 def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured:
     """Measure a model, recalibrated or not."""
-    return Measured(lam, model.recalibration is not None, *losses_and_cdf(model, rows), *pairs(model, rows))
+    return Measured(lam, model.recalibration is not None, *losses_and_own(model, rows), *pairs(model, rows))
 
 
-def losses_and_cdf(model: PredictingModel, rows: SurvivalData) -> tuple[Floats, Floats]:
+def losses_and_own(model: PredictingModel, rows: SurvivalData) -> tuple[Floats, Own]:
     """Negative log-likelihood of each row, and F at its observed time."""
-    distribution, time = model.distribution(rows.x), torch.from_numpy(rows.time)
-    losses = nll(distribution, time, torch.from_numpy(rows.event)).numpy()
-    return losses, distribution.cdf(time).numpy()
+    law = model.distribution(rows.x)
+    return _nll(law, rows), Own.of(law, rows)
 
 
 def pairs(model: PredictingModel, rows: SurvivalData) -> tuple[float, float]:
-    """Pairs in order, and pairs that can be compared."""
-    found = concordance_index(time=rows.time, event=rows.event, risk=model.risk(rows.x), weights=rows.weights)
-    return found.concordant + found.tied / 2, found.comparable
+    """Pairs in order, and pairs that can be compared; see `pairs_in_order`."""
+    return pairs_in_order(rows.outcome, partial(model.risk, rows.x), rows.weights)
 
 
 def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Measured]]) -> Measured:
     """Put the values of parts together, each of which comes with the numbers of its rows; pairs are within parts."""
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     first = parts[0][1]
-    losses, cdf = (np.concatenate([getattr(part, name) for _, part in parts])[order] for name in ("losses", "cdf"))
+    losses = np.concatenate([part.losses for _, part in parts])[order]
+    own = Own.joined([part.own for _, part in parts], order)
     concordant, comparable = (sum(getattr(part, name) for _, part in parts) for name in ("concordant", "comparable"))
-    return Measured(first.lam, first.recalibrated, losses, cdf, concordant, comparable)
+    return Measured(first.lam, first.recalibrated, losses, own, concordant, comparable)
 
 
 def measured_table(
@@ -302,24 +303,24 @@ def measured_table(
     With `conditional` the test of calibration given the covariates too, and the error of its value.
     """
     first = lines[0]
-    base = dcal_influence(first.cdf, rows, n_bins)
+    base = dcal_influence(first.own, rows, n_bins)
     table = pd.DataFrame([_candidate_line(one, first, base, rows, n_bins) for one in lines])
-    given = (np.stack([one.cdf for one in lines]), rows.x, rows.event, rows.weights, n_bins)
     if not conditional:
-        return table.assign(conditional=conditional_values(*given))
+        return table.assign(conditional=_conditional([one.own for one in lines], rows, n_bins))
+    given = (np.stack([one.own.cdf for one in lines]), rows.x, rows.event, rows.weights, n_bins)
     values, gap_errors, p_values = judge_conditional(*given)
     return table.assign(conditional=values, conditional_gap_se=gap_errors, conditional_p=p_values)
 
 
 def _candidate_line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
-    tested = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
+    tested = one.own.calibration(rows, n_bins)
     return {
         "lambda": one.lam,
         "recalibrated": one.recalibrated,
         "nll": weighted_mean(one.losses, rows),
         "nll_gap_se": gap_error(one.losses, first.losses, rows.groups, rows.weights),
         "dcal": tested.value,
-        "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base, rows.groups),
+        "dcal_gap_se": gap_error(dcal_influence(one.own, rows, n_bins), base, rows.groups),
         "dcal_floor": tested.floor,
         "dcal_p": tested.p_value,
         "concordance": one.concordant / one.comparable if one.comparable > 0 else np.nan,
@@ -402,8 +403,8 @@ def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows"
         return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
     # Without covariates the Kaplan-Meier curve is a perfect model. If the test finds it off, that is the work of ties,
     # and no model can be judged by it. The factor is that of plotting positions: the last event is not at F = 1.
-    cdf = kaplan_meier_cdf(rows) * rows.n / (rows.n + 1)
-    p_value = d_calibration(cdf, rows.event, n_bins=n_bins, weights=rows.weights).p_value
+    perfect = Own.perfect(rows, rows.n / (rows.n + 1))
+    p_value = None if rows.lower is not None else perfect.calibration(rows.replaced(groups=None), n_bins).p_value
     if p_value is not None and p_value < _LEVEL:
         distinct = np.unique(rows.time).size
         return f"{distinct} distinct times among {rows.n} {judge} are too few to judge calibration by"

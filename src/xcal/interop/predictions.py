@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from xcal._checks import BoolArray, FloatArray, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_flag, fail, first_row
 from xcal.calibration.causes import as_incidence
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.discrete import DiscreteDistribution
-from xcal.metrics.curves import Interpolation, at_own_time, at_point, fraction, left_column
-from xcal.metrics.inputs import Vector, rounded_time
+from xcal.metrics.inputs import Interpolation, Vector, at_own_time, at_point, fraction, left_column, rounded_time
 from xcal.objectives import nll
 
 # --- The rows that a model is asked about, and at which times its curves are kept.
@@ -42,6 +41,8 @@ class Rows:
         Times at which single risks will be read: the curves are exact there.
     causes : tuple of str
         Names of the causes that the events of these rows may have; empty where they have none.
+    entry : array of shape (n,), optional
+        Time from which each row was under observation.
     """
 
     time: FloatArray
@@ -49,6 +50,7 @@ class Rows:
     times: Vector | None = None
     horizons: Vector = field(default_factory=lambda: np.empty(0))
     causes: tuple[str, ...] = ()
+    entry: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -91,7 +93,8 @@ class Rows:
 
     def take(self, part: slice, times: Vector | None) -> "Rows":
         """Keep neighbouring rows, with other times to be asked for."""
-        return Rows(self.time[part], self.event[part], times, self.horizons, self.causes)
+        entry = None if self.entry is None else self.entry[part]
+        return Rows(self.time[part], self.event[part], times, self.horizons, self.causes, entry)
 
 
 def count_rows(X: Any) -> int | None:
@@ -164,6 +167,9 @@ class ModelPredictions:
     cdf_entry, cdf_lower : arrays of shape (n,), or None
         F at the time from which each row was under observation, where rows have such times; and at the lower end of the
         interval in which the event lies, where events do, `cdf` being that at its upper end.
+    hazard : array of shape (n,), or None
+        Cumulative hazard of each row from its entry to its time, where the model gives it so: of covariates that the
+        row has from its entry on, F at the entry says nothing.
     end : float, or None
         Last time that the model knows of: the last one of its training rows, or of its own curves. None for a model
         that gives a law for all times and does not say how long its training rows were followed.
@@ -186,10 +192,11 @@ class ModelPredictions:
     causes: tuple[str, ...] = ()
     cdf_entry: Vector | None = None
     cdf_lower: Vector | None = None
+    hazard: Vector | None = None
 
     def take(self, rows: Any) -> "ModelPredictions":
         """Keep some of the rows, by a mask or their places."""
-        names = ("survival", "risk", "cdf", "nll", "risk_score", "incidence", "cdf_entry", "cdf_lower")
+        names = ("survival", "risk", "cdf", "nll", "risk_score", "incidence", "cdf_entry", "cdf_lower", "hazard")
         own = {name: getattr(self, name) for name in names}
         kept: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
         return replace(self, n=int(np.arange(self.n)[rows].size), **kept)
@@ -249,7 +256,11 @@ def past_the_end(last: float, time: FloatArray) -> str:
 
 
 def from_distribution(
-    model: str, library: str, distribution_of: Callable[[slice], SurvivalDistribution], rows: Rows
+    model: str,
+    library: str,
+    distribution_of: Callable[[slice], SurvivalDistribution],
+    rows: Rows,
+    causes: tuple[str, ...] = (),
 ) -> ModelPredictions:
     """Read a model that gives a distribution for each row: exact curves, exact F, and the likelihood.
 
@@ -261,9 +272,12 @@ def from_distribution(
         From a slice of the rows to their distribution, in the unit of the times.
     rows
         What is asked.
+    causes
+        Names of the causes that the distributions tell apart, if they do; F and the likelihood are those of any event.
     """
     grid = rows.grid()
     survival, cdf, loss = np.empty((rows.n, grid.size)), np.empty(rows.n), np.empty(rows.n)
+    incidence = np.empty((rows.n, len(causes), grid.size)) if causes else None
     points = torch.from_numpy(np.ascontiguousarray(grid)).unsqueeze(1)
     discrete = False
     for part in rows.parts(grid.size):
@@ -275,14 +289,29 @@ def from_distribution(
             survival[part] = distribution.survival(points.expand(-1, time.numel())).T.numpy()
             cdf[part] = distribution.cdf(time).numpy()
             loss[part] = nll(distribution, time, event, density=True).numpy()
+            if incidence is not None:
+                curves = distribution.cumulative_incidence(points.expand(-1, time.numel()))
+                incidence[part] = curves.movedim(0, -1).numpy()
     density = "the mass of its time bin over the bin's width" if discrete else "the density"
     reading = (
         f"{model} gives a whole distribution for each row: F at the observed time is exact, and so is the likelihood "
         f"({density} at an event, survival at a censoring).",
         f"Survival curves are kept at {grid.size} times, the horizons among them, and are exact there.",
         BETWEEN["linear"],
+        *of_causes(causes, rows),
     )
-    return ModelPredictions(model, library, rows.n, survival=survival, times=grid, cdf=cdf, nll=loss, reading=reading)
+    return ModelPredictions(
+        model,
+        library,
+        rows.n,
+        survival=survival,
+        times=grid,
+        cdf=cdf,
+        nll=loss,
+        reading=reading,
+        incidence=incidence,
+        causes=causes,
+    )
 
 
 def from_own_times(
@@ -409,6 +438,33 @@ class ReadsItself(Protocol):
     def predictions(self, X: Any, rows: Rows) -> ModelPredictions:
         """Return what the model says about rows."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class HazardFunction:
+    """A hazard function as a model: of rows as they are, or of people whose covariates change from row to row.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(X, t)``: the hazard of every row of X at a time of its own, `t` of shape (n,), as an array of shape
+        (n,), zero or more. It is integrated from the entry to the time of each row.
+    cumulative : bool
+        Whether the function gives the cumulative hazard, from 0 to `t`, instead: nothing is integrated then, and there
+        is no likelihood. Of several rows of a person only its difference between entry and time of each row counts.
+
+    Examples
+    --------
+    >>> model = HazardFunction(lambda X, t: 0.1 * np.exp(0.5 * X[:, 0]) * t)
+    """
+
+    function: Callable[[Any, Vector], Any]
+    cumulative: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            fail("function", "a function of X and of a time for each of its rows", type(self.function).__name__)
+        as_flag("cumulative", self.cumulative)
 
 
 def class_name(model: Any) -> str:

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, as_event, as_time, fail
+from xcal._checks import BoolArray, FloatArray, as_event, as_numpy, as_time, fail, first_row
 from xcal.distributions import LogLogistic, LogNormal, SurvivalDistribution, Weibull
 from xcal.interop.predictions import (
     BETWEEN,
+    HazardFunction,
     ModelPredictions,
     Rows,
     check_fitted,
@@ -23,8 +24,7 @@ from xcal.interop.predictions import (
     refuse_unfitted,
     take_rows,
 )
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Interpolation, Vector
 
 # --- Networks trained with torchsurv.
 # torchsurv has losses and no models: a network is a plain torch module, and nothing in it says what its output means.
@@ -69,7 +69,7 @@ def read_xcal(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted `SurvivalModel` or `SurvivalPath`; the path predicts with the model that it selected."""
     check_fitted(model)
     found = from_distribution(
-        class_name(model), "xcal", lambda part: model.predict_distribution(take_rows(X, part)), rows
+        class_name(model), "xcal", lambda part: model.predict_distribution(take_rows(X, part)), rows, model.causes_
     )
     return replace(found, end=model.last_time_, risk_score=model.predict(X), reading=(*found.reading, ORDERED))
 
@@ -107,6 +107,8 @@ def read_lifelines(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted regression model of lifelines, or its Aalen-Johansen estimate, one curve for all rows."""
     if class_name(model) == "AalenJohansenFitter":
         return _aalen_johansen(model, rows)
+    if class_name(model) == "CoxTimeVaryingFitter":
+        return _time_varying(model, X, rows)
     if not any(base.__name__ == "RegressionFitter" for base in type(model).__mro__):
         fail("model", "a regression model of lifelines, which predicts a curve for each row", class_name(model))
     if not hasattr(model, "params_") and not hasattr(model, "cumulative_hazards_"):
@@ -135,6 +137,33 @@ def _aalen_johansen(model: Any, rows: Rows) -> ModelPredictions:
         return np.broadcast_to(values, (part.stop - part.start, 1, own.size))
 
     return from_own_times("AalenJohansenFitter", "lifelines", predict, own, rows, "previous", origin, (cause,))
+
+
+def _time_varying(model: Any, X: Any, rows: Rows) -> ModelPredictions:
+    """Read the Cox model of rows whose covariates change: steps of its baseline, times the factor of each row."""
+    if not hasattr(model, "baseline_cumulative_hazard_"):
+        refuse_unfitted(model, "call model.fit(df, id_col, event_col, start_col, stop_col) first")
+    if model.strata is not None:
+        fail("model", "a CoxTimeVaryingFitter without strata, for which lifelines has one baseline", repr(model.strata))
+    if not hasattr(X, "iloc"):
+        fail("X", "a pandas data frame with the columns that the lifelines model was fitted on", type(X).__name__)
+    curve = model.baseline_cumulative_hazard_.iloc[:, 0]
+    own, level = np.asarray(curve.index, dtype=np.float64), np.asarray(curve, dtype=np.float64)
+    log_factor = np.asarray(model.predict_log_partial_hazard(X.reset_index(drop=True)), dtype=np.float64)
+    factor = np.exp(log_factor)
+
+    def lived(t: FloatArray) -> Vector:
+        return np.asarray(np.append(0.0, level)[np.searchsorted(own, t, side="right")])
+
+    origin = f"Curves are lifelines' baseline hazard at its own {own.size:,} times, times the factor of each row."
+    found = from_own_times(
+        "CoxTimeVaryingFitter",
+        "lifelines",
+        lambda part: np.exp(-np.outer(factor[part], level)),
+        *(own, rows, "previous", origin),
+    )
+    hazard = None if rows.entry is None else factor * (lived(rows.time) - lived(rows.entry))
+    return replace(found, risk_score=log_factor, hazard=hazard)
 
 
 def _aft_distribution(model: Any, table: Any, name: str) -> Callable[[slice], SurvivalDistribution]:
@@ -517,3 +546,85 @@ def read_comprisk(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     what = "The incidence of each cause was" if forest else f"The incidence of cause {causes[0]} was"
     origin = f"{what} read from comprisk's {name} at {own.size:,} times."
     return from_own_times(name, "comprisk", predict, own, rows, "previous", origin, causes)
+
+
+# --- Hazard functions.
+
+# Nodes of Gauss and Legendre within a piece, and pieces of the way from entry to time: as many as change nothing.
+_NODES, _MOST_PIECES = 8, 512
+_CLOSE, _FAR = 1e-6, 1e-3  # what twice as many pieces may change, and what they must not
+
+
+def read_hazard(model: HazardFunction, X: Any, rows: Rows) -> ModelPredictions:
+    """Read a hazard function: integrals along the rows, and curves where rows count from time 0."""
+    if X is None:
+        fail("X", "the features of the rows, as the hazard function takes them", "None")
+    start = np.zeros(rows.n) if rows.entry is None else rows.entry.astype(np.float64)
+    time = rows.time.astype(np.float64)
+    hazard, loss = _integral(model, X, start, time), None
+    if not model.cumulative:
+        with np.errstate(divide="ignore"):  # an event where the hazard is 0 has an infinite loss
+            loss = hazard - np.where(rows.event, np.log(_called(model, X, time)), 0.0)
+    how = "differences of a cumulative hazard" if model.cumulative else "integrals of a hazard function"
+    reading = (f"F at a row's observed time is exact: from {how}.",)
+    if rows.entry is not None:
+        return ModelPredictions("HazardFunction", "hazard function", rows.n, hazard=hazard, nll=loss, reading=reading)
+    grid = rows.grid()
+    edges = np.append(0.0, grid)
+    steps = [_integral(model, X, *(np.full(rows.n, end) for end in edges[k : k + 2])) for k in range(grid.size)]
+    return ModelPredictions(
+        "HazardFunction",
+        "hazard function",
+        rows.n,
+        survival=np.exp(-np.cumsum(steps, axis=0)).T,
+        times=grid,
+        cdf=-np.expm1(-hazard),
+        nll=loss,
+        reading=(*reading, f"Curves were read at {grid.size} times, the horizons among them.", BETWEEN["linear"]),
+    )
+
+
+def _integral(model: HazardFunction, X: Any, start: Vector, end: Vector) -> Vector:
+    """Integrate the hazard of every row between two times, in ever more pieces until that changes nothing."""
+    if model.cumulative:
+        found = _called(model, X, end) - np.where(start > 0, _called(model, X, start), 0.0)
+        if (falls := found < 0).any():
+            row = first_row(falls)
+            got = f"a fall by {-found[row]:g} from {start[row]:g} to {end[row]:g}"
+            fail("model", "a cumulative hazard that never falls", got, row)
+        return np.asarray(found)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    before, pieces = np.full(start.size, np.inf), 1
+    while True:
+        half = (end - start) / (2 * pieces)
+        found = np.zeros(start.size)
+        for piece in range(pieces):
+            for node, weight in zip(nodes, weights, strict=True):
+                found += weight * half * _called(model, X, start + half * (2 * piece + 1 + node))
+        off = np.abs(found - before) / (1 + found)
+        if off.max() <= _CLOSE:
+            return found
+        if pieces == _MOST_PIECES:
+            break
+        before, pieces = found, 2 * pieces
+    if off.max() > _FAR:
+        row = int(np.argmax(off))
+        expected = "a hazard that can be integrated over each row (or its integral, by cumulative=True)"
+        fail(
+            "model",
+            expected,
+            f"one that {_NODES * pieces:,} points from {start[row]:g} to {end[row]:g} do not show",
+            row,
+        )
+    return found
+
+
+def _called(model: HazardFunction, X: Any, t: Vector) -> Vector:
+    """Ask the function, and check what it gives."""
+    values = np.asarray(as_numpy("model", model.function(X, t)), dtype=np.float64)
+    if values.shape != t.shape:
+        fail("model", f"a function that gives {t.size} hazards, one for each row", f"shape {values.shape}")
+    if (bad := ~((values >= 0) & np.isfinite(values))).any():
+        row = first_row(bad)
+        fail("model", "hazards of zero or more", f"{values[row]} at time {t[row]:g}", row)
+    return values

@@ -42,8 +42,7 @@ from xcal.interop.predictions import (
     put_together,
     take_rows,
 )
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation
-from xcal.metrics.inputs import Vector, as_curves, as_time_grid
+from xcal.metrics.inputs import INTERPOLATIONS, Interpolation, Vector, as_curves, as_time_grid
 
 # --- Which libraries' models can be read, and what each gives. A model is recognised by its class, without an import.
 
@@ -82,9 +81,9 @@ _BUILT_IN = {
     ),
     "read_lifelines": Library(
         "lifelines",
-        "CoxPHFitter, AFT fitters, every regression fitter; AalenJohansenFitter",
+        "CoxPHFitter, AFT fitters, every regression fitter; CoxTimeVaryingFitter; AalenJohansenFitter",
         "Cox and Aalen: step curves at the model's times; parametric models: exact curves, exact F, likelihood; "
-        "Aalen-Johansen: the incidence of one cause",
+        "CoxTimeVaryingFitter: hazards along the rows of a person; Aalen-Johansen: the incidence of one cause",
         ("lifelines",),
     ),
     "read_scikit_survival": Library(
@@ -116,6 +115,12 @@ _BUILT_IN = {
         "SurvivalBoost, of one kind of event or of several causes",
         "curves, or the incidence of each cause, on its time grid, straight in between",
         ("hazardous",),
+    ),
+    "read_hazard": Library(
+        "hazard function",
+        "a function of X and times inside xcal.interop.HazardFunction",
+        "hazards along the rows of a person; exact curves, exact F, likelihood",
+        ("xcal.interop.predictions",),
     ),
     "read_comprisk": Library(
         "comprisk",
@@ -501,7 +506,15 @@ def read_risk(risk: Any, horizon: Any, rows: Rows) -> ModelPredictions:
 
 
 def read_model(
-    model: Any, X: Any = None, *, time: Any, event: Any, times: Any = None, horizons: Any = (), causes: Any = ()
+    model: Any,
+    X: Any = None,
+    *,
+    time: Any,
+    event: Any,
+    times: Any = None,
+    horizons: Any = (),
+    causes: Any = (),
+    entry: Any = None,
 ) -> ModelPredictions:
     """Read what a fitted model of any library, or a set of survival curves, says about rows.
 
@@ -523,6 +536,9 @@ def read_model(
         Times at which single risks will be read off the curves.
     causes : sequence of str, optional
         Names of the causes that the events of these rows may have. A model that knows fewer gives no survival.
+    entry : array-like of shape (n,), optional
+        Of rows of people whose covariates change: the time from which each row has its covariates. Models that were
+        made for such rows then give `hazard`, the cumulative hazard from there to the time.
 
     Returns
     -------
@@ -542,7 +558,8 @@ def read_model(
     seen = as_time(time)
     points = None if times is None else as_time_grid("times", times)
     happened, at = as_event(event, seen.size, reference="time"), np.asarray(horizons, dtype=np.float64)
-    rows = Rows(seen, happened, points, at, as_cause_names(causes) if len(causes) else ())
+    start = None if entry is None else as_time(entry, seen.size, reference="time", name="entry").astype(np.float64)
+    rows = Rows(seen, happened, points, at, as_cause_names(causes) if len(causes) else (), start)
     of_each = None if is_functions(model) else models_by_cause(model, _is_model)
     if of_each is None and is_plain(model):
         return check_predictions(read_curves(model, rows, times=times), rows.n)

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, as_choice, as_floats, as_numpy, check_same_length, fail, first_row
-from xcal._kaplan_meier import KaplanMeier
 from xcal.data.surv import as_outcome
 from xcal.metrics.inputs import Matrix, Vector, as_row_weights, as_time_grid, running_sums
-from xcal.metrics.observed import as_censoring, censoring_survival
+from xcal.metrics.observed import censoring_survival
+from xcal.metrics.pseudo_values import CensoringModel, censoring_of
 from xcal.metrics.resamples import Block, Timeline
 
 
@@ -41,7 +41,7 @@ def cumulative_dynamic_auc(
     time: Any,
     event: Any,
     competing: Any = None,
-    censoring: KaplanMeier | None = None,
+    censoring: Any = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise"] = "nan",
     weights: Any = None,
@@ -69,9 +69,10 @@ def cumulative_dynamic_auc(
     competing : array-like, shape (n,), optional
         True where an event of another cause came first, after which this one cannot come: it is a control
         from then on, weighted by 1 / G at its own time.
-    censoring : KaplanMeier, optional
+    censoring : KaplanMeier or array-like of shape (n, k), optional
         ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows; by default G is estimated from
-        the rows at hand.
+        the rows at hand. Covariates on which censoring may depend: each row has its own G then, as in `brier_score`,
+        and controls are weighted by theirs.
     left_limit : bool
         Weigh an event at T by G just before T, the chance that it was seen; False weighs it by G(T), as scikit-survival
         does. They differ only where an event and a censoring share a time.
@@ -99,15 +100,23 @@ def cumulative_dynamic_auc(
     scores = _as_scores(risk, outcome.n, grid.size)
     as_choice("outside", outside, ("nan", "raise"))
     w = as_row_weights(weights, outcome.n)
-    curve = as_censoring(censoring, outcome, w)
-    g, known = censoring_survival(curve, outcome.time, left_limit=left_limit)
-    inverse = 1 / g if w is None else w / g
+    curve = censoring_of(censoring, outcome, w)
+    if isinstance(curve, CensoringModel):
+        inverse, lasting = curve.stands_for(outcome, grid, left_limit=left_limit)
+        known = np.ones(outcome.n, dtype=np.bool_)
+    else:
+        g, known = censoring_survival(curve, outcome.time, left_limit=left_limit)
+        inverse = 1 / g if w is None else w / g
     cases, controls = np.zeros(grid.size), np.zeros(grid.size)
     values, estimable = np.full(grid.size, np.nan), np.zeros(grid.size, dtype=np.bool_)
     for k, t in enumerate(grid):
         case, control = outcome.happened_by(t), outcome.time > t
         of_control, enough = None if w is None else w[control], bool(known[case].all())
-        if outcome.competing is not None:
+        if isinstance(curve, CensoringModel):
+            over = outcome.ended & ~outcome.event & ~control
+            of_control = np.where(over, inverse, lasting[:, k])[control | over]
+            control = control | over
+        elif outcome.competing is not None:
             over = outcome.competing & ~control
             now, seen = censoring_survival(curve, np.array([t]), left_limit=False)
             control = control | over

@@ -10,15 +10,19 @@ from xcal._checks import BoolArray, FloatArray, as_choice, fail, first_row
 from xcal._kaplan_meier import KaplanMeier, sortable_time
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import PairAccumulator, PairCellCounts
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import (
+    INTERPOLATIONS,
     Integers,
+    Interpolation,
     Matrix,
     Vector,
     as_curves,
     as_row_weights,
     as_score,
     as_time_point,
+    column,
+    fraction,
+    left_column,
     running_sums,
 )
 from xcal.metrics.observed import as_censoring, censoring_survival

@@ -30,6 +30,7 @@ from xcal.metrics.cells import (
 from xcal.metrics.inputs import Matrix, Vector, as_curves, as_row_weights, as_time_grid
 from xcal.metrics.kaplan_meier_streaming import BoundedCurve
 from xcal.metrics.observed import as_censoring, censoring_survival, observed_risk
+from xcal.metrics.pseudo_values import CensoringModel, censoring_of
 from xcal.metrics.resamples import Block, product
 
 # Predictions worked on at a time: a few arrays of that size fit the processor's cache; of resamples.
@@ -83,7 +84,7 @@ def brier_score(
     time: Any,
     event: Any,
     competing: Any = None,
-    censoring: KaplanMeier | None = None,
+    censoring: Any = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
     weights: Any = None,
@@ -108,9 +109,10 @@ def brier_score(
     competing : array-like, shape (n,), optional
         True where an event of another cause came first, after which this one cannot come: the row should have
         had S = 1, one less the incidence of its cause, and counts by its time as a row with the event does.
-    censoring : KaplanMeier, optional
+    censoring : KaplanMeier or array-like of shape (n, k), optional
         ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows; by default G is estimated from
-        the rows at hand.
+        the rows at hand. Covariates on which censoring may depend: each row has its own G then, by a Cox model of the
+        censorings, and none stands for more than 20.
     left_limit : bool
         Weigh an event at T by G just before T, the chance that it was seen; False weighs it by G(T), as scikit-survival
         does. They differ only where an event and a censoring share a time. Times in whole months make many of these,
@@ -139,7 +141,7 @@ def brier_score(
     curves, grid = as_curves("survival", survival, times, outcome.n)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     w = as_row_weights(weights, outcome.n)
-    return _brier(curves, grid, outcome, as_censoring(censoring, outcome, w), left_limit, outside, w)
+    return _brier(curves, grid, outcome, censoring_of(censoring, outcome, w), left_limit, outside, w)
 
 
 def integrated_brier_score(
@@ -149,7 +151,7 @@ def integrated_brier_score(
     time: Any,
     event: Any,
     competing: Any = None,
-    censoring: KaplanMeier | None = None,
+    censoring: Any = None,
     left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
     weights: Any = None,
@@ -187,7 +189,7 @@ def integrated_brier_score(
         fail("times", "at least two times to integrate over", grid.size)
     as_choice("outside", outside, ("drop", "raise", "clip"))
     w = as_row_weights(weights, outcome.n)
-    return integrated(_brier(curves, grid, outcome, as_censoring(censoring, outcome, w), left_limit, outside, w))
+    return integrated(_brier(curves, grid, outcome, censoring_of(censoring, outcome, w), left_limit, outside, w))
 
 
 def integrated(curve: BrierScore) -> IntegratedBrierScore:
@@ -204,18 +206,22 @@ def _brier(
     survival: FloatArray,
     times: Vector,
     outcome: Outcome,
-    censoring: KaplanMeier,
+    censoring: KaplanMeier | CensoringModel,
     left_limit: bool,
     outside: str,
     weights: Vector | None,
 ) -> BrierScore:
-    g_time, known = censoring_survival(censoring, times, left_limit=False)
-    estimable = known & (times < outcome.last)
+    estimable = times < outcome.last
+    if isinstance(censoring, CensoringModel):
+        of_passed, of_lasting = censoring.stands_for(outcome, times, left_limit=left_limit)
+    else:
+        g_time, known = censoring_survival(censoring, times, left_limit=False)
+        g_row, _ = censoring_survival(censoring, outcome.time, left_limit=left_limit)
+        estimable, of_passed, of_lasting = estimable & known, outcome.ended / g_row, 1 / g_time
     if outside == "raise" and not estimable.all():
         row = int(np.argmin(estimable))
         fail("times", f"times below {outcome.last} at which the censoring curve is known", times[row], row)
-    g_row, _ = censoring_survival(censoring, outcome.time, left_limit=left_limit)
-    values = _mean_errors(survival, times, outcome, outcome.ended / g_row, 1.0 / g_time, weights)
+    values = _mean_errors(survival, times, outcome, of_passed, of_lasting, weights)
     if outside != "clip":
         values[~estimable] = np.nan
     return BrierScore(times, values, estimable, outcome.n)
@@ -229,7 +235,10 @@ def _mean_errors(
     alive_weight: Vector,
     weights: Vector | None,
 ) -> Vector:
-    """Weighted mean squared error at each time, a block of rows at a time."""
+    """Weighted mean squared error at each time, a block of rows at a time.
+
+    `alive_weight` is that of all rows at each time, or has one line for each row.
+    """
     n, m = survival.shape
     dead, alive = np.zeros(m), np.zeros(m)
     if weights is not None:
@@ -239,9 +248,13 @@ def _mean_errors(
         rows = slice(start, start + step)
         others = None if outcome.competing is None else outcome.competing[rows]
         outlasting, passed = squared_errors(survival[rows], times, outcome.time[rows], others)
+        if alive_weight.ndim == 2:
+            outlasting *= alive_weight[rows]
         alive += outlasting.sum(axis=0) if weights is None else weights[rows] @ outlasting
         dead += event_weight[rows] @ passed
-    return np.asarray((dead + alive * alive_weight) / (n if weights is None else weights.sum()))
+    if alive_weight.ndim == 1:
+        alive *= alive_weight
+    return np.asarray((dead + alive) / (n if weights is None else weights.sum()))
 
 
 def squared_errors(
@@ -287,7 +300,7 @@ def scaled_brier_score(
     time: Any,
     event: Any,
     competing: Any = None,
-    censoring: KaplanMeier | None = None,
+    censoring: Any = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
     weights: Any = None,
@@ -297,7 +310,7 @@ def scaled_brier_score(
     .. math:: IPA(t) = 1 - BS(t) / BS_{KM}(t)
 
     The null model gives everybody the Kaplan-Meier curve of the rows at hand, or the Aalen-Johansen estimate where
-    other events compete.
+    other events compete; where G is that of each row, the share that the weights give.
 
     Parameters
     ----------
@@ -329,7 +342,12 @@ def scaled_brier_score(
     }
     score = brier_score(survival, times, **given)
     outcome, grid = as_outcome(time, event, competing=competing), score.times
-    curve = observed_risk(outcome, as_row_weights(weights, outcome.n)).without(grid)
+    w = as_row_weights(weights, outcome.n)
+    model = censoring_of(censoring, outcome, w)
+    if isinstance(model, CensoringModel):
+        curve = 1 - model.observed_risk(outcome, grid)
+    else:
+        curve = observed_risk(outcome, w).without(grid)
     null = brier_score(np.broadcast_to(curve, (outcome.n, grid.size)), grid, **given)
     ratio = np.divide(score.values, null.values, out=np.full(grid.size, np.nan), where=null.values > 0)
     return ScaledBrierScore(grid, 1 - ratio, score.values, null.values, score.estimable)

@@ -22,9 +22,19 @@ from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.bins import N_BINS, as_clusters
 from xcal.calibration.significance import Method, p_in_words
 from xcal.data.surv import as_outcome
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point, restricted_mean
 from xcal.metrics.estimates import UNKNOWN, Draws, estimates, resamples
-from xcal.metrics.inputs import Vector, as_curves, as_row_weights, as_score, as_time_point
+from xcal.metrics.inputs import (
+    INTERPOLATIONS,
+    Interpolation,
+    Vector,
+    as_curves,
+    as_row_weights,
+    as_score,
+    as_time_point,
+    at_own_time,
+    at_point,
+    restricted_mean,
+)
 from xcal.metrics.observed import as_censoring
 from xcal.metrics.of_rows import CURVES, DEPENDENT, WEIGHTED, Asked
 from xcal.metrics.pseudo_values import FEWEST_CENSORED, LEVEL, normal_scores, score_test

@@ -10,6 +10,7 @@ from xcal._devices import Workers
 from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
 from xcal.metrics.intervals import resampled_intervals
 from xcal.metrics.observed import observed_risk
+from xcal.metrics.pseudo_values import CensoringModel, censoring_of
 from xcal.metrics.resamples import Block, Timeline, check_bootstrap, drawn_by_generator, resampled
 
 
@@ -53,7 +54,14 @@ class DecisionCurve:
 
 
 def net_benefit(
-    probability: Any, threshold: float, *, at: float, time: Any, event: Any, competing: Any = None
+    probability: Any,
+    threshold: float,
+    *,
+    at: float,
+    time: Any,
+    event: Any,
+    competing: Any = None,
+    censoring: Any = None,
 ) -> NetBenefit:
     r"""Net benefit of acting on everybody whose risk is at or above a threshold (Vickers and others).
 
@@ -76,6 +84,9 @@ def net_benefit(
     competing : array-like, shape (n,), optional
         True where an event of another cause came first, after which this one cannot come: what was observed is then the
         Aalen-Johansen estimate in place of one minus Kaplan-Meier.
+    censoring : array-like, shape (n, k), optional
+        Covariates on which censoring may depend among the rows at or above the threshold. What was observed is then
+        the share of events among rows that are weighted by a Cox model of the censorings, as in `brier_score`.
 
     Returns
     -------
@@ -94,11 +105,11 @@ def net_benefit(
     """
     rows = read_at(probability, at, time=time, event=event, competing=competing)
     limit = as_number("threshold", threshold, above=0, below=1)
-    positive = rows.risk >= limit
-    observed = _observed(rows, positive)
+    positive, model = rows.risk >= limit, _model(censoring, rows)
+    observed = _observed(rows, positive, model)
     share = float(positive.mean())
     value = float(benefit(share, observed, limit))
-    everybody = _observed(rows, np.ones_like(positive))
+    everybody = _observed(rows, np.ones_like(positive), model)
     return NetBenefit(value, float(benefit(1.0, everybody, limit)), share, observed, limit, rows.at)
 
 
@@ -110,6 +121,7 @@ def decision_curve(
     time: Any,
     event: Any,
     competing: Any = None,
+    censoring: Any = None,
     n_bootstrap: int = 0,
     level: float = 0.95,
     generator: np.random.Generator | None = None,
@@ -121,8 +133,8 @@ def decision_curve(
 
     Parameters
     ----------
-    probability, at, time, event, competing
-        As for :func:`net_benefit`.
+    probability, at, time, event, competing, censoring
+        As for :func:`net_benefit`; with covariates of the censoring there are no intervals.
     thresholds : array-like, shape (k,)
         Strictly increasing, above 0 and below 1.
     n_bootstrap : int
@@ -149,8 +161,17 @@ def decision_curve(
     rows = read_at(probability, at, time=time, event=event, competing=competing)
     limits = as_thresholds(thresholds)
     check_bootstrap(n_bootstrap, level, generator)
-    everybody = _observed(rows, np.ones(rows.risk.size, dtype=np.bool_))
+    weighted = _model(censoring, rows)
+    everybody = _observed(rows, np.ones(rows.risk.size, dtype=np.bool_), weighted)
     lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)
+    if weighted is not None:
+        if n_bootstrap:
+            fail("n_bootstrap", "0 beside covariates of the censoring", n_bootstrap)
+        acted = [(rows.risk >= limit) for limit in limits]
+        model = np.array(
+            [benefit(a.mean(), _observed(rows, a, weighted), p) for a, p in zip(acted, limits, strict=True)]
+        )
+        return DecisionCurve(rows.at, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
     order = rows.outcome.order()
     line = Timeline(rows.outcome.take(order))
     counted = CountedBenefit(line, rows.risk[order], limits, rows.at)
@@ -183,8 +204,20 @@ def benefit(share: Any, observed: Any, threshold: Any) -> Any:
     return np.where(np.asarray(share) > 0, share * gained, 0.0)[()]
 
 
-def _observed(rows: RowsAt, chosen: BoolArray) -> float:
+def _model(censoring: Any, rows: RowsAt) -> CensoringModel | None:
+    """Return the model of the censoring by covariates; None where there are none."""
+    if censoring is None:
+        return None
+    model = censoring_of(censoring, rows.outcome)
+    if not isinstance(model, CensoringModel):
+        fail("censoring", "None or covariates, shape (rows, columns)", "a curve")
+    return model
+
+
+def _observed(rows: RowsAt, chosen: BoolArray, model: CensoringModel | None) -> float:
     """Return the observed risk of some rows; NaN where there are none."""
+    if model is not None:
+        return float(model.observed_risk(rows.outcome, np.array([rows.at]), chosen)[0])
     own = rows.outcome.take(chosen)
     return float(observed_risk(own).at(rows.at)) if own.n else float("nan")
 

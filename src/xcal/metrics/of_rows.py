@@ -14,7 +14,7 @@ from xcal._checks import FloatArray
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method, PValue
-from xcal.metrics import cox, curves, pit
+from xcal.metrics import cox, pit
 from xcal.metrics import one_calibration as groups_of_risk
 from xcal.metrics.auc import CountedAUC
 from xcal.metrics.concordance import (
@@ -87,17 +87,18 @@ def no_order(rows: Rows) -> str | None:
         return None  # who has another event first never has this one: see `concordance`
     if rows.lower is not None:
         return rows.seen_in_part
-    return "" if rows.score is not None else "F at the observed times alone puts no rows in order"
+    return "" if rows.at_risk.score is not None else "F at the observed times alone puts no rows in order"
 
 
 def no_other_order(rows: Rows) -> str | None:
     late = f"{rows.seen_in_part}; Harrell's C is that of the rows at risk at each event"
     why = no_order(rows)
-    return late if why == "" and rows.entry is not None else why
+    return late if why == "" and rows.seen_in_part else why
 
 
 def harrell(rows: Rows, horizon: None, asked: Asked) -> Found:
-    return {"harrell": concordance_index(**_outcome(rows), predicted_time=rows.score, entry=rows.entry).value}
+    own = rows.at_risk
+    return {"harrell": concordance_index(**_outcome(own), predicted_time=own.score, entry=own.entry).value}
 
 
 def uno(rows: Rows, horizon: None, asked: Asked) -> Found:
@@ -106,12 +107,13 @@ def uno(rows: Rows, horizon: None, asked: Asked) -> Found:
 
 
 def counted_pairs(rows: Rows, horizon: None) -> Counted:
-    """Both concordances of resamples come from one pass over the pairs."""
-    pairs, one = rows.pairs, np.ones((1, rows.n))
+    """Both concordances of resamples come from one pass over the pairs; people are drawn with all of their rows."""
+    pairs, one = rows.at_risk.pairs, np.ones((1, rows.at_risk.n))
+    person = slice(None) if rows.stretches is None else rows.stretches.person
 
     def draw(block: Block) -> Mapping[str, Vector]:
-        weights = [one] if rows.entry is not None else [one, uno_weights(block)]
-        found = block.once("pairs", lambda: pairs.indices(block.counts, weights))
+        weights = [one] if rows.seen_in_part else [one, uno_weights(block)]
+        found = block.once("pairs", lambda: pairs.indices(block.counts[:, person], weights))
         return dict(zip(("harrell", "uno"), found, strict=False))
 
     return draw
@@ -492,7 +494,7 @@ def no_mean_curve(rows: Rows) -> str:
 
 
 def km_calibration(rows: Rows, horizon: None, asked: Asked) -> Found:
-    found = curves.km_calibration(**_curves(rows), **_outcome(rows), competing=rows.outcome.competing)
+    found = pit.km_calibration(**_curves(rows), **_outcome(rows), competing=rows.outcome.competing)
     return {"km_calibration": found.value}
 
 

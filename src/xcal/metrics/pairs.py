@@ -11,8 +11,7 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._devices import one_thread
 from xcal._kaplan_meier import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 from xcal.data.surv import Outcome
-from xcal.metrics.curves import Interpolation, column, fraction, left_column
-from xcal.metrics.inputs import Integers, Matrix, Vector, running_sums
+from xcal.metrics.inputs import Integers, Interpolation, Matrix, Vector, column, fraction, left_column, running_sums
 
 # --- Count concordant pairs by array operations alone: O(n log n) time, O(n) memory, no compiled extension.
 # The rows stand in time order and carry the rank of their prediction, a permutation of 0..n-1. A pair is concordant

@@ -1,6 +1,6 @@
-"""F at the observed times: its histogram, its probability-probability plot, the slope over its quantiles."""
+"""Calibration over all times: histogram of F, probability plot, slope over quantiles; mean curve and Kaplan-Meier."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from xcal._checks import (
     MANY,
     BoolArray,
     FloatArray,
+    as_choice,
     as_count,
     as_event,
     as_number,
@@ -31,8 +32,23 @@ from xcal.calibration.histogram import (
     rest,
     share_of_bin,
 )
-from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
-from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
+from xcal.data.surv import Outcome, as_outcome
+from xcal.metrics.inputs import (
+    INTERPOLATIONS,
+    Integers,
+    Interpolation,
+    Matrix,
+    Vector,
+    as_curves,
+    as_row_weights,
+    at_own_time,
+    fraction,
+    left_column,
+    merged,
+    merged_edges,
+    starts_of,
+)
+from xcal.metrics.observed import observed_risk
 from xcal.metrics.resamples import Block, Timeline, kaplan_meier_product, product, share_lost
 
 
@@ -405,3 +421,110 @@ class CountedCurve:
         average = np.append(np.ones((block.total.size, 1)), average / block.total[:, None], axis=1)
         predicted = (1 - self._share) * average[:, self._left] + self._share * average[:, self._next]
         return np.asarray(self._scale * (predicted - block.without[:, self._passed]))
+
+
+# --- Average predicted survival curve against the Kaplan-Meier curve.
+
+
+@dataclass(frozen=True, eq=False)
+class KMCalibration:
+    """Distance between the average predicted curve and the Kaplan-Meier curve.
+
+    Attributes
+    ----------
+    value : float
+        Mean squared difference over the time from 0 to `stop`: 0 for identical curves, at most 1.
+    stop : float
+        Where the integral ends.
+    times, predicted, observed : arrays, shape (k,)
+        Both curves at 0 and at the distinct event times up to `stop`.
+    """
+
+    value: float
+    stop: float
+    times: Vector = field(repr=False)
+    predicted: Vector = field(repr=False)
+    observed: Vector = field(repr=False)
+
+
+def km_calibration(
+    survival: Any,
+    times: Any,
+    *,
+    time: Any,
+    event: Any,
+    competing: Any = None,
+    interpolation: Interpolation = "linear",
+    weights: Any = None,
+) -> KMCalibration:
+    r"""Integrated squared difference between the mean prediction and Kaplan-Meier.
+
+    .. math:: \frac{1}{t_K} \int_0^{t_K} \Big( \frac1n \sum_i S_i(t) - S_{KM}(t) \Big)^2 dt
+
+    The integral is by the trapezoidal rule through 0 and the distinct event times. Marginal calibration only: a model
+    that gives everybody the Kaplan-Meier curve scores 0.
+
+    Parameters
+    ----------
+    survival : array-like, shape (n, m)
+        Predicted survival probability of each row at each of `times`.
+    times : array-like, shape (m,)
+        Strictly increasing.
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: the curves are
+        one less the incidence of this cause, and the Aalen-Johansen estimate stands in place of Kaplan-Meier.
+    interpolation : {"linear", "previous"}
+        How to read the average curve between grid points; see `evaluate`.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row, of both curves.
+
+    Returns
+    -------
+    KMCalibration
+        The integral ends at the last event time within the grid, `stop`; NaN when no event lies in it.
+
+    References
+    ----------
+    Chapfuwa and others (2020), Calibration and Uncertainty in Neural Time-to-Event Modeling, IEEE Transactions on
+    Neural Networks and Learning Systems.
+
+    Examples
+    --------
+    >>> curves = [[0.75, 0.5, 0.25, 0.0]] * 4
+    >>> km_calibration(curves, [1, 2, 3, 4], time=[1, 2, 3, 4], event=[1, 1, 1, 1]).value
+    0.0
+    """
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights}, competing=competing)
+    curves, grid = as_curves("survival", survival, times, outcome.n)
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
+    points = event_points(outcome, grid)
+    w = as_row_weights(weights, outcome.n)
+    predicted, observed = both_curves(curves, grid, outcome, points, interpolation, w)
+    stop = float(points[-1])
+    squared = np.square(predicted - observed)
+    area = float(np.dot(np.diff(points), (squared[1:] + squared[:-1]) / 2))
+    return KMCalibration(area / stop if stop > 0 else float("nan"), stop, points, predicted, observed)
+
+
+def event_points(outcome: Outcome, grid: Vector) -> Vector:
+    """Zero and the distinct times of events within the grid."""
+    time = outcome.time
+    jumps = np.unique(time[outcome.event & (time > 0) & (time <= grid[-1])]).astype(np.float64)
+    return np.concatenate([[0.0], jumps])
+
+
+def both_curves(
+    curves: FloatArray,
+    grid: Vector,
+    outcome: Outcome,
+    points: Vector,
+    interpolation: Interpolation,
+    weights: Vector | None = None,
+) -> tuple[Vector, Vector]:
+    """Average predicted curve and observed one of these rows, at the points."""
+    mean = curves.mean(axis=0, dtype=np.float64) if weights is None else weights @ curves / weights.sum()
+    average = np.broadcast_to(mean, (points.size, grid.size))
+    observed = observed_risk(outcome, weights).without(points)
+    return at_own_time(average, grid, points, interpolation), observed

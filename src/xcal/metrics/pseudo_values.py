@@ -30,14 +30,13 @@ from scipy.optimize import minimize
 from scipy.special import chdtrc, ndtri
 from scipy.stats import rankdata
 
-from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import fit_kaplan_meier, later_entries
+from xcal._checks import BoolArray, FloatArray, as_numpy, check_same_length, fail, first_row
+from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, later_entries
 from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome
 from xcal.metrics.cox import RiskSets
-from xcal.metrics.curves import Interpolation, fraction, left_column
-from xcal.metrics.inputs import Integers, Vector
-from xcal.metrics.observed import at_risk_of, two_causes
+from xcal.metrics.inputs import Integers, Interpolation, Matrix, Vector, fraction, left_column
+from xcal.metrics.observed import as_censoring, at_risk_of, two_causes
 
 # --- When rows are censored: models of it, and whether it depends on what is known of the rows.
 # Kaplan-Meier, the jackknife and weights by a marginal censoring curve take the rows still observed to stand for those
@@ -52,6 +51,9 @@ _MOST_PREDICTOR = 30.0
 
 # Censored rows for each term of the model of censoring.
 _PER_TERM = 10
+
+# A row stands for at most 1 / this many rows by such a model: heavier ones would decide the result alone.
+LEAST_UNCENSORED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,24 @@ class CensoringModel:
         lived = np.append(0.0, self.hazard)[np.searchsorted(self.times, entry, side="right")]
         return CensoringModel(self.times, self.hazard, self.factor, lived)
 
+    def stands_for(self, outcome: Outcome, t: Vector, *, left_limit: bool = True) -> tuple[Vector, Matrix]:
+        """Return for how many rows each stands: with its event, shape (n,), and under observation after t, (n, times).
+
+        None stands for more than 1 / `LEAST_UNCENSORED`.
+        """
+        own = self.before(outcome.time if left_limit else np.nextafter(outcome.time, np.inf))
+        later = self.of_rows(slice(None), np.nextafter(t, np.inf))
+        return outcome.ended / np.maximum(own, LEAST_UNCENSORED), 1 / np.maximum(later, LEAST_UNCENSORED)
+
+    def observed_risk(self, outcome: Outcome, t: Vector, chosen: BoolArray | None = None) -> Vector:
+        """Return the share of all or some of the rows with the event by each time; NaN where there are none."""
+        chosen = np.ones(outcome.n, dtype=np.bool_) if chosen is None else chosen
+        ended, lasts = self.stands_for(outcome, t)
+        passed = (chosen[:, None] & (outcome.time[:, None] <= t)) * ended[:, None]
+        risk = (passed * outcome.event[:, None]).sum(axis=0)
+        total = passed.sum(axis=0) + ((chosen[:, None] & (outcome.time[:, None] > t)) * lasts).sum(axis=0)
+        return np.asarray(np.divide(risk, total, out=np.full(t.size, np.nan), where=total > 0))
+
 
 def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
     """Fit a Cox model of the censorings; None where its likelihood has no maximum.
@@ -137,6 +157,28 @@ def same_for_all(outcome: Outcome) -> CensoringModel:
     some = curve.counts > 0
     hazard = np.cumsum(curve.counts[some] / curve.at_risk[some])
     return CensoringModel(curve.times[some], hazard, np.ones(outcome.n)).entered(outcome.entry)
+
+
+def censoring_of(censoring: Any, outcome: Outcome, weights: Vector | None = None) -> KaplanMeier | CensoringModel:
+    """Return the censoring curve to weight by, or a model where `censoring` has covariates of the rows."""
+    if censoring is None or isinstance(censoring, KaplanMeier):
+        return as_censoring(censoring, outcome, weights)
+    x = as_numpy("censoring", censoring).astype(np.float64, copy=False)
+    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim != 2 or not x.shape[1]:
+        fail("censoring", "a curve, or covariates of shape (rows, columns)", f"shape {x.shape}")
+    check_same_length("censoring", x, "time", outcome.n)
+    bad = np.asarray(~np.isfinite(x).all(axis=1))
+    if bad.any():
+        fail("censoring", "finite covariates", "NaN or an infinite number", first_row(bad))
+    if weights is not None:
+        fail("censoring", "a curve, or None, beside sampling weights", "covariates")
+    if outcome.ended.all():
+        return same_for_all(outcome)
+    found = fit_censoring(x, outcome)
+    if found is None:
+        fail("censoring", "covariates that do not tell the order of all censorings", "some that do")
+    return found
 
 
 # --- What the censoring depends on.
@@ -261,8 +303,6 @@ def score_test(
 
 # --- Pseudo-values.
 
-# A row stands for at most 1 / this many rows in `doubly_robust`: heavier ones would decide the result alone.
-LEAST_UNCENSORED = 0.05
 # Knots between 0 and the time at which curves that are read along lines are integrated, and rows worked on at a time.
 _KNOTS, _BLOCK = 100, 1 << 14
 
@@ -479,7 +519,9 @@ def _ratio(later: Vector, earlier: Vector) -> Vector:
 # --- Events that lie in intervals.
 
 _LEAST_HAZARD, _MOST_HAZARD, _SHORT = 1e-12, 600.0, 1e-6
-_LEVELS = 10  # levels of risk, for each of which one number says how much is hidden
+# Levels of risk, each with one number of how much is hidden: at most so many, and the least sum of p (1 - p) of one.
+# By rows that tell less the number follows what happened to them, and their mean is not p.
+_LEVELS, _EACH = 10, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -610,8 +652,19 @@ def coarsened(seen: HazardsSeen, risk: Vector, happened: BoolArray, outlasted: B
     change, own = seen.recalibrated(level)
     at = change.of(level, at)
     p, q = -np.expm1(-at), own.by(at, happened, outlasted)
-    # Rows of one risk stay together: in their order, which is that of time, they would be told apart by the outcome.
-    label = np.searchsorted(np.quantile(risk, np.arange(1, _LEVELS) / _LEVELS), risk, side="right")
-    hidden, whole = (np.bincount(label, share * (1 - share), minlength=_LEVELS) for share in (q, p))
+    label = _levels(risk, p * (1 - p))
+    hidden, whole = (np.bincount(label, share * (1 - share)) for share in (q, p))
     left = 1 - np.divide(hidden, whole, out=np.zeros(whole.size), where=whole > 0)
     return np.asarray(p + (q - p) / np.maximum(left, LEAST_UNCENSORED)[label])
+
+
+def _levels(risk: Vector, told: Vector) -> Integers:
+    """Divide rows by their risk into levels that tell the same in sum.
+
+    Rows of one risk stay together: in their order, which is that of time, they would be told apart by the outcome.
+    """
+    levels = int(np.clip(told.sum() / _EACH, 1, _LEVELS))
+    _, place = np.unique(risk, return_inverse=True)
+    of_each = np.bincount(place, told)
+    middle = (np.cumsum(of_each) - of_each / 2) / max(float(of_each.sum()), np.finfo(np.float64).tiny)
+    return np.asarray(np.minimum((middle * levels).astype(np.int64), levels - 1)[place], dtype=np.int64)

@@ -7,18 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, BoolArray, FloatArray, effective_units
+from xcal._checks import (
+    MIN_CELL,
+    BoolArray,
+    FloatArray,
+    as_floats,
+    check_same_length,
+    effective_units,
+    fail,
+    first_row,
+)
 from xcal._kaplan_meier import KaplanMeier, curve_of_counts, fit_kaplan_meier, product_limit
 from xcal.calibration.bins import N_BINS, Clusters
 from xcal.calibration.causes import CauseCalibration, cause_calibration
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method
-from xcal.data.surv import Outcome
+from xcal.data.surv import Outcome, outcome_given
 from xcal.metrics.auc import CountedValues, cumulative_dynamic_auc
 from xcal.metrics.calibration_curve import SmoothCalibration, group_labels, smooth_calibration
-from xcal.metrics.curves import Interpolation, at_own_time
 from xcal.metrics.errors import IntegratedBrierScore, integrated_brier_score, scaled_brier_score
-from xcal.metrics.inputs import Integers, Matrix, Vector, mean_of
+from xcal.metrics.inputs import Integers, Interpolation, Matrix, Vector, at_own_time, mean_of
 from xcal.metrics.intervals import Distance
 from xcal.metrics.observed import observed_risk
 from xcal.metrics.observed_expected import (
@@ -73,6 +81,7 @@ class Rows:
     method: Method = "uniform"  # of D-calibration
     min_cell: int = MIN_CELL  # rows of a cell that is shown
     no_cdf: str = NO_CDF  # why there is no F at the observed times, where there is none
+    stretches: "Stretches | None" = None  # of people whose covariates change; `cdfs` are then along their rows
     _known: Mapping[float, tuple[Vector, ...]] = field(default_factory=dict)  # pseudo-values of more rows, see `part`
     _at: dict[float, "AtHorizon"] = field(default_factory=dict, init=False)
 
@@ -121,7 +130,14 @@ class Rows:
         """Why what takes rows as observed from the start, with known times, has no meaning; "" if it has."""
         if self.lower is not None:
             return "it needs times of events that are known, and these lie in intervals"
+        if self.stretches is not None:
+            return "it takes covariates as known at the start, and these change"
         return "" if self.entry is None else "it takes rows as observed from the start, and these have times of entry"
+
+    @property
+    def at_risk(self) -> "Rows":
+        """Rows as they are at risk: those of people one by one, each with its covariates."""
+        return self if self.stretches is None else self.stretches.rows
 
     @cached_property
     def line(self) -> Timeline:
@@ -197,6 +213,7 @@ class Rows:
             clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
             weights=None if self.weights is None else effective_units(self.weights[chosen]),
             censoring_model=None if model is None else model.take(chosen),
+            stretches=None if self.stretches is None else self.stretches.take(chosen, self.n),
             _known={},
         )
 
@@ -207,6 +224,116 @@ class Rows:
             for h, at in self._at.items()
         }
         return replace(self.take(chosen), _known=own)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Rows of people whose covariates change, in time order, and the place of each one's person among the people."""
+
+    rows: Rows
+    person: Integers
+
+    def take(self, chosen: Any, n: int) -> "Stretches":
+        """Keep the rows of some of `n` people, of whom one may occur several times."""
+        places = np.arange(n)[chosen]
+        together, of_each = np.argsort(self.person, kind="stable"), np.bincount(self.person, minlength=n)
+        sizes, first = of_each[places], np.cumsum(of_each) - of_each
+        person = np.repeat(np.arange(places.size), sizes)
+        within = np.arange(person.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        picked = together[first[places[person]] + within]
+        in_time = np.argsort(picked, kind="stable")
+        return Stretches(self.rows.take(picked[in_time]), person[in_time])
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """People whose covariates change, each with what a model makes of all of their rows.
+
+    Attributes
+    ----------
+    cdf : array, shape (people,)
+        1 - exp(-H), with H the cumulative hazard summed along the rows of the person.
+    event : bool array, shape (people,)
+        Whether the last row ended with the event.
+    time, entry : arrays, shape (people,)
+        The end of the last row, and the start of the first.
+    first, last : int arrays, shape (people,)
+        Which rows these are.
+    person : int array, shape (n,)
+        The place of each row's person here.
+    n_gaps : int
+        People with a time between two of their rows in which nobody looked.
+    """
+
+    cdf: Vector
+    event: BoolArray
+    time: Vector
+    entry: Vector
+    first: Integers
+    last: Integers
+    person: Integers
+    n_gaps: int
+
+
+def by_person(hazard: Any, *, id: Any, time: Any, event: Any, entry: Any = None) -> People:
+    r"""Return one F for each person of a model whose covariates change, from the hazards along the person's rows.
+
+    .. math:: u = 1 - \exp\Big(-\sum_j \int_{\text{entry}_j}^{\text{time}_j} \lambda(t \mid x_j) \, dt\Big)
+
+    over the rows j of the person. For a true model the sum is exponential, cut off where the observation of the person
+    ends, whatever the covariates do and wherever nobody looked. So `cdf` and `event` of the result are what
+    `xcal.d_calibration` and all that asks for F and the event take: rows of one person are no observations of their
+    own, and D-calibration of rows is far too small.
+
+    Parameters
+    ----------
+    hazard : array-like, shape (n,)
+        The model's cumulative hazard along each row, from its entry to its time: zero or larger.
+    id : array-like, shape (n,)
+        The label of the person that each row is of, as in `xcal.Surv`.
+    time, event : array-like, shape (n,)
+        The end of each row; True where it ended with the event, which only the last row of a person may.
+    entry : array-like, shape (n,), optional
+        The start of each row; 0 by default. Rows of one person do not overlap.
+
+    Returns
+    -------
+    People
+        In the order of the labels.
+
+    Examples
+    --------
+    >>> rows = {"id": ["ann", "ann", "bob"], "entry": [0, 2, 0], "time": [2, 5, 4], "event": [0, 1, 0]}
+    >>> found = by_person([0.2, 0.5, 0.3], **rows)
+    >>> found.cdf.round(3), found.event
+    (array([0.503, 0.259]), array([ True, False]))
+    """
+    outcome = outcome_given({"time": time, "event": event, "entry": entry, "id": id}, beside={"hazard": hazard})
+    values = as_floats("hazard", hazard).astype(np.float64)
+    check_same_length("hazard", values, "time", outcome.n)
+    if (bad := ~(values >= 0)).any():
+        fail("hazard", "cumulative hazards of zero or more", values[first_row(bad)], first_row(bad))
+    return along_rows(values, outcome)
+
+
+def along_rows(hazard: Vector, outcome: Outcome) -> People:
+    """Return the people of checked rows."""
+    person = np.arange(outcome.n) if outcome.id is None else np.unique(outcome.id, return_inverse=True)[1]
+    order = np.lexsort((outcome.time, person))
+    ends = np.append(np.diff(person[order]) > 0, True)
+    last, first = order[ends], order[np.append(True, ends[:-1])]
+    before, after = outcome.next_rows()
+    start = outcome.starts()
+    return People(
+        cdf=-np.expm1(-np.bincount(person, hazard)),
+        event=outcome.event[last],
+        time=outcome.time[last].astype(np.float64, copy=False),
+        entry=start[first].astype(np.float64, copy=False),
+        first=first,
+        last=last,
+        person=person.astype(np.int64, copy=False),
+        n_gaps=np.unique(person[after[start[after] > outcome.time[before]]]).size,
+    )
 
 
 def since(later: FloatArray, earlier: FloatArray) -> Vector:

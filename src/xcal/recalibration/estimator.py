@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import MANY, BoolArray, Floats, as_count, as_numpy, as_time, check_same_length, fail
 from xcal._files import OneOf, parse_json, read, shown, write_whole
-from xcal.calibration import d_calibration
+from xcal.calibration import cause_calibration, d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
@@ -33,7 +33,7 @@ from xcal.data.survival import SurvivalData, outcome_of
 from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
 from xcal.interop.reading import read_model
 from xcal.metrics.pseudo_values import found_censoring
-from xcal.recalibration.maps import DIGITS, folds_that_differ
+from xcal.recalibration.maps import DIGITS, KaplanMeierRecalibration, folds_that_differ
 from xcal.recalibration.predictor import ConformalScores, SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
@@ -45,6 +45,7 @@ from xcal.recalibration.reading import (
     last_time,
     model_quantiles,
     read_own,
+    read_shares,
     refit,
     survival_at,
 )
@@ -53,6 +54,7 @@ from xcal.recalibration.registry import (
     Adjustment,
     Corrected,
     HeldOut,
+    MapOfF,
     Method,
     as_method,
 )
@@ -69,8 +71,9 @@ class Asked:
     group_column: Column | None
     times: Floats | None = None
 
-    def of(self, model: Any, table: Any, time: Floats, event: BoolArray, uncensored: Floats) -> HeldOut:
+    def of(self, model: Any, table: Any, outcome: Outcome, uncensored: Floats) -> HeldOut:
         """Ask a model; `uncensored` is the probability of each row to be followed until its time."""
+        (time, entered, low), event = _times(outcome), outcome.event
         own = read_own(model, table, time, event)
         quantiles = groups = None
         if self.method.asks_quantiles:
@@ -84,7 +87,17 @@ class Asked:
             groups = np.asarray(labels_of(table, self.group_column))
             check_same_length("groups", groups, "y", time.size)
         curves = None if self.times is None else 1 - survival_at(model, table, self.times)
-        return HeldOut(time, event, own.cdf, own.event, uncensored, quantiles, groups, curves, self.times)
+        cdf, nobody = own.cdf, np.zeros(time.size, dtype=bool)
+        entry, lower = (
+            None if at is None else np.minimum(read_own(model, table, at, nobody).cdf, cdf) for at in (entered, low)
+        )
+        if lower is not None:  # past the end of a curve no more is known than that the event is after the lower end
+            cdf = np.where(event & ~own.event, lower, cdf)
+        cause = shares = None
+        if outcome.cause is not None:
+            cause, shares = np.where(own.event, outcome.cause, 0), read_shares(model, table, time, outcome.causes)
+        beside: dict[str, Any] = {"entry": entry, "lower": lower, "cause": cause, "shares": shares}
+        return HeldOut(time, event, cdf, own.event, uncensored, quantiles, groups, curves, self.times, **beside)
 
     def with_times(self, model: Any, table: Any, time: Floats, event: BoolArray) -> "Asked":
         """Choose the times at which curves are asked for, if the method needs curves; `model` is the one to be used."""
@@ -110,7 +123,7 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
         values = [getattr(parts[k], name) for k in kept]
         return None if values[0] is None else np.concatenate(values)[back]
 
-    names = ("time", "happened", "cdf", "event", "uncensored", "quantiles", "groups", "curves")
+    names = [one.name for one in fields(HeldOut) if one.name != "times"]
     return HeldOut(**{name: joined(name) for name in names}, times=parts[0].times)
 
 
@@ -130,11 +143,15 @@ def _tell(off: dict[int, float], parts: Sequence[HeldOut], at_random: bool) -> N
     )
 
 
-def followed(model: Any, table: Any, time: Floats, event: BoolArray) -> Floats:
+def followed(model: Any, table: Any, outcome: Outcome) -> Floats:
     """Probability of each row to be followed until its observed time, by what its censoring depends on.
 
     That is looked for among the risk by the model and the columns of a table; those with missing values are left out.
+    Of rows that are seen in part, or have causes, nothing is made that asks for it.
     """
+    time, event = _times(outcome)[0], outcome.event
+    if outcome.cause is not None or outcome.entry is not None or outcome.lower is not None:
+        return np.ones(time.size)
     risk = 1 - survival_at(model, table, np.array([float(np.median(time[event]))]))[:, 0]
     x = table.x if isinstance(table, SurvivalData) else table
     columns: list[Covariate] = []
@@ -145,7 +162,7 @@ def followed(model: Any, table: Any, time: Floats, event: BoolArray) -> Floats:
             with suppress(ValueError):  # what cannot be read as numbers or categories
                 columns.extend(as_columns(x[[name]]))
     known = [column for column in columns if np.isfinite(column.values).all() and np.ptp(column.values) > 0]
-    return found_censoring(known, np.round(risk, DIGITS), Outcome(time, event)).before(time)
+    return found_censoring(known, np.round(risk, DIGITS), outcome).before(time)
 
 
 def as_table(X: Any) -> Any:
@@ -200,6 +217,8 @@ class Recalibrated(SurvivalPredictor):
     held_out_ : HeldOut
         The rows it was fitted to: F at the observed times by models that have not seen them. With `cv` all rows, but
         for those of a fold that was left out. Not in a loaded estimator.
+    causes_ : tuple of str
+        Names of the causes, where there are several.
     times_ : ndarray
         Times up to the end, where curves are drawn and over which `predict` takes the mean of F. The end is the last
         time that the model knows of: that of its training rows (models of xcal), or of its curves (those of Cox models
@@ -251,28 +270,41 @@ class Recalibrated(SurvivalPredictor):
         X
             Features, as the model takes them; `SurvivalData` brings its outcomes along.
         y
-            ``Surv(time=..., event=...)`` or a data frame with the columns time and event.
+            ``Surv(time=..., event=...)`` or a data frame with the columns time and event. With "km" rows may enter
+            late, have events between two times, or events of several causes, all of which the model has to know:
+            incidences are then recalibrated by cause.
         """
         method = as_method(self.method, self.n_pieces, self.group_column)
         asked = Asked(method, self.n_pieces, self.group_column)
         X = X.tocsr() if issparse(X) else X  # of the sparse forms the one whose rows can be picked
         outcome = _outcome(X, y)
-        time, event = outcome.time.astype(np.float64), outcome.event
+        plain = outcome.cause is None and outcome.entry is None and outcome.lower is None
+        if not plain and not method.knows_parts:
+            expected = "'km' for rows that enter late, with events between two times or of several causes"
+            fail("method", expected, repr(self.method))
+        event = outcome.event
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
         if self.cv is None:
             # scikit-learn's FrozenEstimator keeps a model fitted when it is cloned.
             model = self.model.estimator if type(self.model).__name__ == "FrozenEstimator" else self.model
             table = as_table(X)
-            uncensored = followed(model, table, time, event)
-            held_out = asked.with_times(model, table, time, event).of(model, table, time, event, uncensored)
+            asked = asked.with_times(model, table, _times(outcome)[0], event)
+            held_out = asked.of(model, table, outcome, followed(model, table, outcome))
         else:
-            model, held_out = self._cross_fitted(asked, X, time, event)
+            if outcome.id is not None:
+                fail("cv", "None for several rows of one person, which must stay together", repr(self.cv))
+            model, held_out = self._cross_fitted(asked, X, outcome)
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
         self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
+        self.causes_: tuple[str, ...] = outcome.causes
         self.__dict__.pop("_draws", None)
-        self.scores_: ConformalScores | None = ConformalScores.of(held_out.cdf, held_out.event, held_out.uncensored)
+        # Intervals are made of rows of which all is known.
+        self.scores_: ConformalScores | None = None
+        if plain:
+            self.scores_ = ConformalScores.of(held_out.cdf, held_out.event, held_out.uncensored)
+        time = _times(outcome)[0]
         end = last_time(model, as_table(X), time)
         seen = np.minimum(np.append(time, end), end)
         self.times_ = Rows(seen, np.append(event & (time <= end), False)).grid()
@@ -302,7 +334,8 @@ class Recalibrated(SurvivalPredictor):
         fitted = self._fitted()
         times = np.append(0.0, fitted.times_)
         resampled = self._resampled if hasattr(fitted, "held_out_") else None
-        return Corrected(fitted.model_, fitted.adjustment_, times, fitted.scores_, resampled), as_table(X)
+        adjusted = Corrected(fitted.model_, fitted.adjustment_, times, fitted.scores_, resampled, fitted.causes_)
+        return adjusted, as_table(X)
 
     def _resampled(self) -> list[Adjustment]:
         """Return what the method fits to resamples of the held-out rows; made once."""
@@ -334,25 +367,62 @@ class Recalibrated(SurvivalPredictor):
     def nll(self, X: Any, y: Any = None) -> Floats:
         """Negative log-likelihood of each row, ``(n,)``: density at an event, survival at a censoring.
 
-        For models that have a density: those of xcal, AFT models of lifelines and XGBoost, torchsurv's Weibull.
+        For models that have a density: those of xcal, AFT models of lifelines and XGBoost, torchsurv's Weibull. Of rows
+        of delayed entry it is that given survival to it, of an event between two times the probability of that, and of
+        several causes that of the cause too.
         """
         fitted = self._fitted()
-        outcome = _outcome(X, y)
-        _, loss = fitted.adjustment_.own(fitted.model_, as_table(X), outcome.time.astype(np.float64), outcome.event)
+        outcome, table = _outcome(X, y), as_table(X)
+        (time, entry, lower), event, nobody = _times(outcome), outcome.event, np.zeros(outcome.n, dtype=bool)
+
+        def own(at: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
+            return fitted.adjustment_.own(fitted.model_, table, at, event)
+
+        cdf, loss = own(time, event)
         if loss is None:
             fail("model", "a model with a density", f"{type(fitted.model_).__name__}, whose curves have steps or lines")
+        if lower is not None:
+            with np.errstate(divide="ignore"):
+                inside = -np.log(np.maximum(cdf - own(lower, nobody)[0], 0.0))
+            loss = np.where(event & (lower < time), inside, loss)
+        if outcome.cause is not None:
+            shares = read_shares(fitted.model_, table, time, outcome.causes)
+            if isinstance(fitted.adjustment_, MapOfF) and isinstance(fitted.adjustment_.map, KaplanMeierRecalibration):
+                shares = fitted.adjustment_.map.shares(read_own(fitted.model_, table, time, event).cdf, shares)
+            own_share = shares[np.arange(outcome.n), np.maximum(outcome.cause, 1) - 1]
+            loss = loss - np.where(event, np.log(own_share), 0.0)
+        if entry is not None:
+            come = own(entry, nobody)[1]
+            loss = loss if come is None else loss - come
         return loss
 
     def d_calibration(
         self, X: Any, y: Any = None, *, n_bins: int = N_BINS, method: DMethod = "uniform", groups: Any = None
     ) -> Any:
-        """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`."""
+        """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`.
+
+        Of several causes D-calibration by cause, a `xcal.calibration.CauseCalibration`.
+        """
         fitted = self._fitted()
-        outcome = _outcome(X, y)
-        time = outcome.time.astype(np.float64)
-        known = read_own(fitted.model_, as_table(X), time, outcome.event).event
-        cdf = self.predict_own_cdf(X, None if y is None else time)
-        result: DCalibrationResult = d_calibration(cdf, known, n_bins=n_bins, method=method, time=time, groups=groups)
+        outcome, table = _outcome(X, y), as_table(X)
+        (time, entry, lower), nobody = _times(outcome), np.zeros(outcome.n, dtype=bool)
+        if outcome.cause is not None:
+            if groups is not None:
+                fail("groups", "None for rows of several causes", "a value")
+            times = fitted.times_[fitted.times_ > 0]
+            curves = fitted.adjustment_.incidence(fitted.model_, table, times, fitted.causes_)
+            return cause_calibration(curves, times, time=time, cause=outcome.cause, entry=entry, n_bins=n_bins)
+
+        def at(when: Any) -> Any:
+            return None if when is None else fitted.adjustment_.own(fitted.model_, table, when, nobody)[0]
+
+        known, cdf, start = read_own(fitted.model_, table, time, outcome.event).event, at(time), at(lower)
+        if start is not None:  # as in the fit, of rows past the end of a curve
+            cdf = np.where(outcome.event & ~known, start, cdf)
+        start, come = (None if values is None else np.minimum(values, cdf) for values in (start, at(entry)))
+        given: dict[str, Any] = {"n_bins": n_bins, "method": method, "groups": groups}
+        given |= {"time": time} if start is None and come is None else {"cdf_entry": come, "cdf_lower": start}
+        result: DCalibrationResult = d_calibration(cdf, known, **given)
         return result
 
     def predictions(self, X: Any, rows: Rows) -> ModelPredictions:
@@ -360,7 +430,9 @@ class Recalibrated(SurvivalPredictor):
         fitted = self._fitted()
         table = as_table(X)
         found = read_model(
-            fitted.model_, table, time=rows.time, event=rows.event, times=rows.times, horizons=rows.horizons
+            *(fitted.model_, table),
+            **{"time": rows.time, "event": rows.event, "times": rows.times, "horizons": rows.horizons},
+            causes=rows.causes,
         )
         changed = fitted.adjustment_.predictions(fitted.model_, found, table, rows)
         n, events = self.adjustment_.counts
@@ -378,15 +450,16 @@ class Recalibrated(SurvivalPredictor):
         """Write a recalibrated model of xcal to one file, from which `xcal.load` makes it again; nothing in it runs."""
         write_recalibrated(path, self._fitted())
 
-    def _cross_fitted(self, asked: Asked, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
+    def _cross_fitted(self, asked: Asked, X: Any, outcome: Outcome) -> tuple[Any, HeldOut]:
         """Every row's F from a model trained on other folds, and the model trained on all rows."""
+        time, event = _times(outcome)[0], outcome.event
         cut = list(folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)))
-        models = [refit(self.model, take_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
-        final = refit(self.model, X, time, event, self.fit_model)
-        asked, uncensored = asked.with_times(final, as_table(X), time, event), followed(final, as_table(X), time, event)
+        models = [refit(self.model, take_rows(X, own), outcome.take(own), self.fit_model) for own, _ in cut]
+        final = refit(self.model, X, outcome, self.fit_model)
+        asked, uncensored = asked.with_times(final, as_table(X), time, event), followed(final, as_table(X), outcome)
         tested = [test for _, test in cut]
         parts = [
-            asked.of(fresh, as_table(take_rows(X, test)), time[test], event[test], uncensored[test])
+            asked.of(fresh, as_table(take_rows(X, test)), outcome.take(test), uncensored[test])
             for fresh, test in zip(models, tested, strict=True)
         ]
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
@@ -401,7 +474,16 @@ def _outcome(X: Any, y: Any) -> Outcome:
     """Read the outcomes of rows of equal weight."""
     if isinstance(X, SurvivalData) and X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
         fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
-    return outcome_of(X, y, count_rows(X))
+    found = outcome_of(X, y, count_rows(X), entry=True, intervals=True, people=True, causes=True)
+    return found if len(found.causes) > 1 else replace(found, cause=None, causes=())
+
+
+def _times(outcome: Outcome) -> tuple[Any, Any, Any]:
+    """Return observed times, times of entry and lower ends of intervals in float64; None where there are none."""
+    time, entry, lower = (
+        None if one is None else one.astype(np.float64) for one in (outcome.time, outcome.entry, outcome.lower)
+    )
+    return time, entry, lower
 
 
 def _warn_of_few(n_events: int) -> None:
@@ -433,6 +515,7 @@ class _Header:
     times: tuple[float, ...]
     adjustment: Any
     scores: ConformalScores | None = None  # files of before intervals have none
+    causes: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -461,6 +544,7 @@ def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
             "times": estimator.times_.tolist(),
             "adjustment": estimator.adjustment_.content(),
         }
+        | ({"causes": list(estimator.causes_)} if estimator.causes_ else {})
         | ({} if estimator.scores_ is None else {"scores": estimator.scores_.content()})
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -520,7 +604,7 @@ def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path],
     options = {name: getattr(header, name) for name in ("cv", "n_pieces", "group_column", "random_state")}
     estimator = Recalibrated(model, header.method, **options)
     estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, times
-    estimator.scores_ = header.scores
+    estimator.scores_, estimator.causes_ = header.scores, header.causes
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(estimator, name, getattr(model, name))

@@ -1,18 +1,19 @@
-"""Increasing maps of F made of straight lines: Kaplan-Meier, isotonic, and one for each subgroup."""
+"""Increasing maps of F made of straight lines: Kaplan-Meier's and the isotonic one."""
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from xcal._checks import (
     MANY,
     BoolArray,
     Floats,
+    as_causes,
     as_count,
     as_event,
     as_numpy,
@@ -21,9 +22,12 @@ from xcal._checks import (
     check_rows,
     effective_units,
     fail,
+    first_row,
 )
 from xcal._files import Limits, read
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.composed import RecalibratedDistribution
 
 # Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
 # rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.
@@ -38,7 +42,8 @@ class Kept:
 
     def content(self) -> dict[str, Any]:
         """Return the serialisable state, as numbers and lists."""
-        return {name: own.tolist() if isinstance(own, np.ndarray) else own for name, own in vars(self).items()}
+        known = {name: own for name, own in vars(self).items() if own is not None}
+        return {name: own.tolist() if isinstance(own, np.ndarray) else own for name, own in known.items()}
 
     @classmethod
     def of_content(cls, content: Any) -> Self:
@@ -209,6 +214,13 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
 
     Notes
     -----
+    Rows that entered late count from there on, with one row of the model's own hazards beside them, as there may be
+    moments with few. Of events between two values of F the curve is Turnbull's, with one row beside them in each piece
+    of F. Of events with causes the curve is that of any event, and in stretches of F the shares of the causes are
+    moved, for all rows by the same factors on the scale of odds, to those of the Aalen-Johansen estimate on the scale
+    of F (less one event of the model's own in each stretch). Incidences thus stay between 0 and 1, rise in time and add
+    up to F.
+
     Censoring must be independent of F at the event time, as for ``d_calibration(method="km")``. Where the curve ends
     below 1 because the last rows are censored, what is left lies evenly between the last event and F = 1; so does what
     lies below the first event. F outside the range seen thus keeps a positive density.
@@ -239,9 +251,47 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
     True
     """
 
+    # What is added to the log of each cause's share, stretch by stretch of F, and the ends of the stretches
+    splits: Floats | None = None
+    split_knots: Floats | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.splits is None:
+            return
+        ends = np.asarray(self.split_knots, dtype=np.float64)
+        if ends.ndim != 1 or ends.size < 2 or ends[0] != 0 or ends[-1] != 1 or not (np.diff(ends) > 0).all():
+            fail("split_knots", "numbers that increase from 0 to 1", f"an array of shape {ends.shape} that does not")
+        if self.splits.ndim != 1 or self.splits.size % (ends.size - 1) or not np.isfinite(self.splits).all():
+            fail("splits", f"finite numbers, as many for each of {ends.size - 1} stretches", self.splits.shape)
+
+    def law(self, base: SurvivalDistribution) -> RecalibratedDistribution:
+        """Return the law of each row after the map."""
+        if self.splits is None or self.split_knots is None:
+            return RecalibratedDistribution(base, self.knots, self.levels)
+        splits = self.splits.reshape(self.split_knots.size - 1, -1)
+        return RecalibratedDistribution(base, self.knots, self.levels, splits, self.split_knots)
+
+    def shares(self, u: Floats, shares: Floats) -> Floats:
+        """Return the shares of the causes after the map, ``(n, causes)``, in events at these F of the model."""
+        if self.splits is None or self.split_knots is None:
+            return shares
+        added = self.splits.reshape(self.split_knots.size - 1, -1)
+        stretch = np.searchsorted(self.split_knots[1:-1], u, side="right")
+        return np.asarray(softmax(np.log(np.maximum(shares, np.finfo(np.float64).tiny)) + added[stretch], axis=1))
+
     @classmethod
     def fit(
-        cls, cdf: Any, event: Any, *, n_pieces: int | None = None, weights: Any = None
+        cls,
+        cdf: Any,
+        event: Any,
+        *,
+        n_pieces: int | None = None,
+        weights: Any = None,
+        cdf_entry: Any = None,
+        cdf_lower: Any = None,
+        cause: Any = None,
+        shares: Any = None,
     ) -> "KaplanMeierRecalibration":
         """Fit G to F at the rows' observed times.
 
@@ -257,19 +307,110 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
         weights : array-like of shape (n,), optional
             Sampling weights, one positive number per row, of the curve. The number of lines is then by the effective
             number of events.
+        cdf_entry, cdf_lower : array-like of shape (n,), optional
+            F at the time from which each row was under observation, or at the earlier of two times between which its
+            event lies; as in `xcal.d_calibration`. Not both, and neither with weights.
+        cause : array-like of shape (n,), optional
+            Cause of each event, 1, 2, ..., 0 for a censored row, where events have causes.
+        shares : array-like of shape (n, causes), optional
+            With `cause`: the share that the model gives each cause in the events at each row's time.
         """
         u, happened = held_out_rows(cdf, event)
+        early = {"cdf_entry": cdf_entry, "cdf_lower": cdf_lower}
+        given = [name for name, values in early.items() if values is not None]
+        if len(given) > 1 or (given and weights is not None):
+            fail(given[0], "none beside cdf_lower or weights", "both")
+        starts = {name: np.minimum(np.round(as_probability(name, early[name]), DIGITS), u) for name in given}
         n_events = int(happened.sum())
         w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
         own = None if w is None else effective_units(w[happened])
         pieces = count_of_pieces(n_events if own is None else float(own.sum()), n_pieces)
-        curve_u, curve_g = middle_curve(u, happened, w)
+        if "cdf_lower" in starts:
+            ends, masses = _masses_of_intervals(u, happened, starts["cdf_lower"], pieces)
+            return cls(*through_points(ends[1:-1], masses[1:-1]), u.size, n_events)
+        curve_u, curve_g = middle_curve(u, happened, w, starts.get("cdf_entry"))
         last = curve_g[-2]
         # Knots at equal steps of G as far as events go, and at the last event if the curve ends early.
         wanted = np.arange(1, pieces) / pieces
         wanted = np.append(wanted[wanted < last], last) if 1 - last > 1.0 / pieces else wanted[wanted < last]
         knots, levels = through_points(np.interp(wanted, curve_g, curve_u), wanted)
-        return cls(knots, levels, u.size, n_events)
+        if cause is None:
+            return cls(knots, levels, u.size, n_events)
+        slopes = np.interp(u, curve_u, curve_g)
+        return cls(knots, levels, u.size, n_events, *_splits(u, slopes, *_causes(cause, shares, happened)))
+
+
+def _causes(cause: Any, shares: Any, happened: BoolArray) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Check causes, and the shares that a model gives them."""
+    p = as_numpy("shares", shares).astype(np.float64)
+    if p.ndim != 2 or len(p) != happened.size or p.shape[1] < 2:
+        fail("shares", f"shape ({happened.size}, causes), two causes or more", p.shape)
+    codes = as_causes(cause, happened.size, n_causes=p.shape[1], reference="cdf")
+    wrong: BoolArray = (codes > 0) != happened
+    if wrong.any():
+        fail("cause", "a cause where event is True, and there alone", codes[first_row(wrong)], first_row(wrong))
+    bad = np.asarray(~(np.isfinite(p) & (p >= 0)).all(axis=1))
+    if bad.any():
+        fail("shares", "shares of 0 or more", p[first_row(bad)].tolist(), first_row(bad))
+    return codes, p
+
+
+# Steps of Newton's method for the shares of a stretch.
+_STEPS = 50
+
+
+def _splits(u: Floats, level: Floats, cause: npt.NDArray[np.int64], shares: Floats) -> tuple[Floats, Floats]:
+    """Return what is added to the log-shares of the causes in each stretch of F, and the ends of the stretches.
+
+    In a stretch the events, each with the mass that the curve puts there, keep their sums by cause. So many stretches
+    as the cube root of the events of the rarest cause, with as many events each.
+    """
+    n_causes = shares.shape[1]
+    at = np.flatnonzero(cause > 0)
+    rarest = np.bincount(cause[at], minlength=n_causes + 1)[1:].min()
+    count = max(1, round(float(rarest) ** (1 / 3)))
+    inner = np.quantile(u[at], np.arange(1, count) / count, method="inverted_cdf")
+    ends = np.concatenate([[0.0], np.unique(inner[(inner > 0) & (inner < 1)]), [1.0]])
+    stretch = np.clip(np.searchsorted(ends, u[at], side="right") - 1, 0, ends.size - 2)
+    # Events count with the mass of the curve at them, alike where they are tied.
+    mass = _mass_at(u[at], level[at])
+    found = [
+        _moved(shares[at][own], cause[at][own] - 1, mass[own]) for own in (stretch == j for j in range(ends.size - 1))
+    ]
+    return np.concatenate(found), ends
+
+
+def _mass_at(u: Floats, level: Floats) -> Floats:
+    """Mass that a curve puts at each event: the rise from half-way below to half-way above, divided among ties."""
+    distinct, place, counts = np.unique(u, return_inverse=True, return_counts=True)
+    at = np.zeros(distinct.size)
+    at[place] = level
+    between = np.concatenate([[0.0], (at[1:] + at[:-1]) / 2, [1.0]])
+    return np.asarray(np.diff(between)[place] / counts[place])
+
+
+def _moved(p: Floats, cause: npt.NDArray[np.int64], mass: Floats) -> Floats:
+    """Return what is added to the log of shares so that events of each cause are as many as expected, in mass.
+
+    One event of the model's own is among them, so that none is infinite.
+    """
+    n, k = p.shape
+    added = np.zeros(k)
+    if n == 0 or not mass.sum() > 0:
+        return added
+    log_p = np.log(np.maximum(p, np.finfo(np.float64).tiny))
+    p = softmax(log_p, axis=1)
+    seen = (mass[:, None] * (np.eye(k)[cause] + p / n)).sum(axis=0)
+    weight = mass * (1 + 1 / n)
+    for _ in range(_STEPS):
+        q = softmax(log_p + added, axis=1)
+        slope = (seen - weight @ q)[1:]
+        curve = (np.einsum("i,ij->j", weight, q)[:, None] * np.eye(k) - (q * weight[:, None]).T @ q)[1:, 1:]
+        step = np.linalg.lstsq(curve, slope, rcond=None)[0]
+        added[1:] += np.clip(step, -2.0, 2.0)
+        if np.abs(step).max() < 1e-10:
+            break
+    return added
 
 
 def count_of_pieces(n_events: float, asked: int | None = None) -> int:
@@ -280,18 +421,69 @@ def count_of_pieces(n_events: float, asked: int | None = None) -> int:
     return as_count("n_pieces", asked, at_least=1, at_most=MANY)
 
 
-def middle_curve(u: Floats, event: npt.NDArray[np.bool_], weights: Floats | None = None) -> tuple[Floats, Floats]:
+# Steps towards the masses of intervals.
+_MOST_STEPS = 500
+
+
+def middle_curve(
+    u: Floats,
+    event: BoolArray,
+    weights: Floats | None = None,
+    entry: Floats | None = None,
+) -> tuple[Floats, Floats]:
     """Half-way points of the steps of the Kaplan-Meier curve of F, between (0, 0) and (1, 1).
 
     Half-way, so that one event at u puts as much below u as above it, and tied events likewise. Steps at F = 0 or
     F = 1 have no room for that: their mass goes to the nearest piece.
     """
+    if entry is not None:
+        return _curve_from_entry(u, event, entry)
     curve = fit_kaplan_meier(u, event, weights=weights)
     after = 1 - curve.survival
     before = np.concatenate([[0.0], after[:-1]])
     inside = (curve.counts > 0) & (curve.times > 0) & (curve.times < 1)
     middle = (before + after)[inside] / 2
     return np.concatenate([[0.0], curve.times[inside], [1.0]]), np.concatenate([[0.0], middle, [1.0]])
+
+
+def _curve_from_entry(u: Floats, event: BoolArray, entry: Floats) -> tuple[Floats, Floats]:
+    """Half-way points of the curve of rows that count from their entry on, with one row of hazards 1 / (1 - F)."""
+    most = 1 - 10.0**-DIGITS
+    points = np.unique(np.clip(np.concatenate([u, entry]), 0.0, most))
+    points = points[points > 0]
+    later = np.clip(u, 0.0, most)
+    # At risk until a point: who entered before it and lasts to it.
+    entered = np.searchsorted(np.sort(entry), points, side="left")
+    gone = np.searchsorted(np.sort(later), points, side="left")
+    at_risk = entered - gone + 1.0
+    events = np.bincount(np.searchsorted(points, later[event & (later > 0)]), minlength=points.size)
+    drift = np.cumsum(np.diff(-np.log1p(-points), prepend=0.0) / at_risk)
+    jumps = events / at_risk
+    middle = -np.expm1(-(drift + np.cumsum(jumps) - jumps / 2))
+    inside = events > 0
+    return np.concatenate([[0.0], points[inside], [1.0]]), np.concatenate([[0.0], middle[inside], [1.0]])
+
+
+def _masses_of_intervals(u: Floats, event: BoolArray, lower: Floats, pieces: int) -> tuple[Floats, Floats]:
+    """Return the ends of equal pieces of F, and G there, of rows that lie between two values of F, or above one.
+
+    Turnbull's estimate, with mass that is even within each piece and one row of it in each: by self-consistency, each
+    mass is the mean of what the rows say of it. Without that row a few pieces hold nearly all of what many share.
+    """
+    ends = np.linspace(0.0, 1.0, pieces + 1)
+    low, high = np.where(event, lower, u)[:, None], np.where(event, u, 1.0)[:, None]
+    inside = np.clip((np.minimum(high, ends[1:]) - np.maximum(low, ends[:-1])) * pieces, 0.0, 1.0)
+    known = np.flatnonzero(high <= low)
+    inside[known, np.clip(np.searchsorted(ends, u[known], side="right") - 1, 0, pieces - 1)] = 1.0
+    mass = np.full(pieces, 1 / pieces)
+    for _ in range(_MOST_STEPS):
+        said = inside * mass
+        new = (said / said.sum(axis=1, keepdims=True)).sum(axis=0) + 1
+        new /= new.sum()
+        change, mass = np.abs(new - mass).max(), new
+        if change < 1e-7:
+            break
+    return ends, np.append(0.0, np.cumsum(mass))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -325,226 +517,14 @@ class IsotonicRecalibration(PiecewiseRecalibration):
         return cls(knots, levels, u.size, int(happened.sum()))
 
 
-Label = str | int | float | bool
-
-# Points at which a group's map is compared with the common one, evenly spaced in the common F.
+# Points at which a map is compared with no change, evenly spaced in F.
 _POINTS = 200
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GroupRecalibration(PiecewiseRecalibration):
-    """What one group adds to the common map: a map of the F that the common map gives, `weight` of the way there."""
-
-    n: Annotated[int, Limits(at_least=0)]
-    n_events: Annotated[int, Limits(at_least=0)]
-    weight: float = 0.0
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GroupedRecalibration:
-    """A common map G, followed in each group by a map of its own that is shrunk towards no change.
-
-    The common map is `KaplanMeierRecalibration` on all rows. In group g, ``F' = (1 - w) G(F) + w K(G(F))``: K is the
-    Kaplan-Meier map of G(F) on the rows of the group, and w is the share of its distance from the common map that is
-    not noise. With m events in a group that has a share s of all events, a true map would be found at a mean squared
-    distance of V = (1 - s) / (6 m). The variance between the groups, T, is the mean over groups, weighted by events,
-    of the squared distance found less V, or 0; then w = T / (T + V). So groups that do not differ keep the common map,
-    and a group of few events takes little from them. A group without events, and one that was not seen, has w = 0.
-
-    Attributes
-    ----------
-    common : KaplanMeierRecalibration
-    groups : dict
-        From the label of a group to its `GroupRecalibration`, with the weight w.
-    between : float
-        T, the variance between groups.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> groups = np.repeat(["old", "young"], 2000)
-    >>> cdf = rng.uniform(size=4000) ** np.where(groups == "old", 2.0, 0.5)
-    >>> recalibration = GroupedRecalibration.fit(cdf, np.ones(4000), groups)
-    >>> recalibration
-    GroupedRecalibration(2 groups of weight 1.00 to 1.00, from 4000 rows with 4000 events)
-    >>> recalibration.cdf([0.25, 0.25], ["old", "young"]).round(1)
-    array([0.5, 0.1])
-    """
-
-    common: KaplanMeierRecalibration
-    groups: Mapping[Label, GroupRecalibration]
-    between: float
-
-    @classmethod
-    def fit(cls, cdf: Any, event: Any, groups: Any, *, n_pieces: int | None = None) -> Self:
-        """Fit the maps to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf, event : array-like of shape (n,)
-            F at each row's observed time, and whether the event happened.
-        groups : array-like of shape (n,)
-            Label of each row's group, numbers or text.
-        n_pieces : int, optional
-            Straight lines of the common map, as for `KaplanMeierRecalibration`; a group has its default.
-        """
-        check_rows({"cdf": cdf, "groups": groups})
-        u, happened = held_out_rows(cdf, event)
-        labels = _labels(groups, u.size)
-        common = KaplanMeierRecalibration.fit(u, happened, n_pieces=n_pieces)
-        v = common.cdf(u)
-        counts, own, distance, noise = {}, {}, {}, {}
-        for label in sorted(set(labels.tolist()), key=lambda label: (str(type(label)), label)):
-            rows = labels == label
-            counts[label] = int(rows.sum()), int(happened[rows].sum())
-            if counts[label][1] == 0:
-                continue
-            own[label] = KaplanMeierRecalibration.fit(v[rows], happened[rows])
-            distance[label] = squared_distance(own[label])
-            noise[label] = (1 - counts[label][1] / common.n_events) / (6 * counts[label][1])
-        found = {label: counts[label][1] * (distance[label] - noise[label]) for label in own}
-        between = max(0.0, sum(found.values()) / common.n_events)
-        maps = {}
-        for label, (n, n_events) in counts.items():
-            if label not in own:
-                maps[label] = GroupRecalibration(np.array([0.0, 1.0]), np.array([0.0, 1.0]), n, n_events, 0.0)
-                continue
-            weight = between / (between + noise[label]) if between > 0 else 0.0
-            knots = own[label].knots
-            levels = (1 - weight) * knots + weight * own[label].levels
-            maps[label] = GroupRecalibration(knots, levels, n, n_events, float(weight))
-        return cls(common, maps, float(between))
-
-    @property
-    def n(self) -> int:
-        """Rows that the maps were fitted to."""
-        return self.common.n
-
-    @property
-    def n_events(self) -> int:
-        """Events that the maps were fitted to."""
-        return self.common.n_events
-
-    def cdf(self, u: Any, groups: Any) -> Floats:
-        """Recalibrated F of rows ``(n,)`` or ``(n, m)`` of the given groups."""
-        return self._by_group(u, groups, lambda own, values: own.cdf(self.common.cdf(values)))
-
-    def quantile(self, p: Any, groups: Any) -> Floats:
-        """Levels of F that each row's map takes to `p`, of shape ``(n,)`` or ``(n, m)``."""
-        return self._by_group(p, groups, lambda own, values: self.common.quantile(own.quantile(values)))
-
-    def log_density(self, u: Any, groups: Any, log_survival: Any = None) -> Floats:
-        """Log of the slope of each row's map, which consists of straight lines and needs no ``log(1 - F)``."""
-
-        def chain(own: PiecewiseRecalibration, values: Floats) -> Floats:
-            return self.common.log_density(values) + own.log_density(self.common.cdf(values))
-
-        return self._by_group(u, groups, chain)
-
-    def log_survival(self, u: Any, groups: Any, log_survival: Any = None) -> Floats:
-        """``log(1 - F')``; with the model's own ``log(1 - F)`` exact in the far tail."""
-        tail = self.common.log_survival(u, log_survival)
-
-        def chain(own: PiecewiseRecalibration, values: Floats, tails: Floats) -> Floats:
-            return own.log_survival(self.common.cdf(values), tails)
-
-        return self._by_group(u, groups, chain, tail)
-
-    def of_rows(self, groups: Any) -> "RowMaps":
-        """Return the map of each row, for rows of these groups."""
-        return RowMaps(self, np.asarray(groups))
-
-    def content(self) -> dict[str, Any]:
-        """Everything that the maps hold, as numbers, words and lists."""
-        lines = [[label, own.content()] for label, own in self.groups.items()]
-        return {"common": self.common.content(), "groups": lines, "between": self.between}
-
-    @classmethod
-    def of_content(cls, content: dict[str, Any]) -> Self:
-        """Make it again from what `content` gave; anything else is refused."""
-        kept = read(_KeptGroups, content, "map")
-        return cls(kept.common, dict(kept.groups), kept.between)
-
-    def _by_group(self, values: Any, groups: Any, function: Callable[..., Floats], *more: Floats) -> Floats:
-        array = np.asarray(values, dtype=np.float64)
-        labels = _labels(groups, array.shape[0])
-        result = np.empty(array.shape)
-        for label in set(labels.tolist()):
-            rows = labels == label
-            result[rows] = function(self._of(label), array[rows], *(other[rows] for other in more))
-        return result
-
-    def _of(self, label: Label) -> PiecewiseRecalibration:
-        if label in self.groups:
-            return self.groups[label]
-        known = ", ".join(map(repr, list(self.groups)[:10]))
-        warnings.warn(
-            f"groups: {label!r} was not among the groups that the maps were fitted to ({known}); its rows have the "
-            "common map",
-            UserWarning,
-            stacklevel=5,
-        )
-        return GroupRecalibration(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0, 0)
-
-    def __repr__(self) -> str:
-        weights = [own.weight for own in self.groups.values()]
-        groups = f"{len(weights)} groups of weight {min(weights):.2f} to {max(weights):.2f}"
-        return f"{type(self).__name__}({groups}, from {self.n} rows with {self.n_events} events)"
-
-
-@dataclass(frozen=True)
-class _KeptGroups:
-    common: KaplanMeierRecalibration
-    groups: tuple[tuple[Label, GroupRecalibration], ...]
-    between: float
-
-
-@dataclass(frozen=True, eq=False)
-class RowMaps:
-    """The maps of some rows, each by its group: what a map of all rows does, for arrays with one line per row."""
-
-    maps: GroupedRecalibration
-    groups: npt.NDArray[Any]
-
-    def cdf(self, u: Floats) -> Floats:
-        """Recalibrated F."""
-        return self.maps.cdf(u, self.groups)
-
-    def quantile(self, p: Floats) -> Floats:
-        """Level of F for each of `p`."""
-        return self.maps.quantile(p, self.groups)
-
-    def log_density(self, u: Floats, log_survival: Floats | None = None) -> Floats:
-        """Log of the slope."""
-        return self.maps.log_density(u, self.groups, log_survival)
-
-    def log_survival(self, u: Floats, log_survival: Floats | None = None) -> Floats:
-        """``log(1 - F')``."""
-        return self.maps.log_survival(u, self.groups, log_survival)
 
 
 def squared_distance(own: PiecewiseRecalibration) -> float:
     """Return the mean squared difference of a map from no change."""
     points = (np.arange(_POINTS) + 0.5) / _POINTS
     return float(((own.cdf(points) - points) ** 2).mean())
-
-
-def _labels(groups: Any, n: int) -> npt.NDArray[np.object_]:
-    """Labels as Python's own values, so that 1 and 1.0 are one group and a file can keep them."""
-    array = np.asarray(groups)
-    if array.shape != (n,):
-        fail("groups", f"one label for each of the {n} rows", f"shape {array.shape}")
-    labels = np.array(array.tolist(), dtype=object)
-    bad = np.array(
-        [
-            not isinstance(label, str | int | float) or bool(np.isnan(label) if isinstance(label, float) else 0)
-            for label in labels.tolist()
-        ]
-    )
-    if bad.any():
-        row = int(np.argmax(bad))
-        fail("groups", "numbers or text", repr(labels[row]), row)
-    return labels
 
 
 # A fold is not trusted if the map of its F lies so many times further from that of the other folds than chance puts it

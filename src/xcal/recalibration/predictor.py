@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -66,6 +67,31 @@ def _read_after(after: Any, n: int, horizon: float = np.inf) -> Floats | None:
     if (late := found >= horizon).any():
         fail("after", f"times before the horizon, {horizon:g}", found[first_row(late)], first_row(late))
     return found
+
+
+# --- The order of rows.
+
+
+def pairs_in_order(
+    outcome: Outcome, risk: Callable[[int | None], Floats], weights: Floats | None = None
+) -> tuple[float, float]:
+    """Return the pairs of rows that risks put in order, ties as halves, and all that can be compared (Harrell).
+
+    `risk` gives the risk of any event, or of a cause. Rows of delayed entry are compared from their entry on. Of
+    several causes the pairs of each are added up: one event of the cause, and a row that outlasts it or has had another
+    event, after which this one never comes. Of events between two times no pair is known.
+    """
+    if outcome.lower is not None:
+        return 0.0, 0.0
+    concordant = comparable = 0.0
+    for k in (None,) if outcome.cause is None else range(1, len(outcome.causes) + 1):
+        time, event = outcome.time, outcome.event
+        if k is not None:
+            of = outcome.among(k)
+            event, time = of.event, np.where(of.ended & ~of.event, outcome.last + 1, time)
+        found = concordance_index(time=time, event=event, risk=risk(k), weights=weights, entry=outcome.entry)
+        concordant, comparable = concordant + found.concordant + found.tied / 2, comparable + found.comparable
+    return concordant, comparable
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +187,7 @@ class ConformalScores(Kept):
     with an event at y stands for all like it that were censored before: 1 / G(y-) of them, with G the probability of
     not being censored, given the covariates. With W the sum of these weights over events with F below u, of n rows,
 
-    .. math:: rac{W + \max_i w_i}{n + 1} \le 	ext{miss}, \qquad rac{n + 1 - W}{n + 1} \le 	ext{miss}
+    .. math:: \frac{W + \max_i w_i}{n + 1} \le \text{miss}, \qquad \frac{n + 1 - W}{n + 1} \le \text{miss}
 
     are what a lower and an upper bound have to fulfil (conformal risk control): P(T < lower) and P(T > upper) are then
     at most `miss` on average, whatever the model, if the weights are right and rows are exchangeable. The first holds
@@ -242,9 +268,18 @@ class Predicting(ABC):
     def count(self, rows: Any) -> int:
         """Return the number of rows."""
 
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Names of causes 1, 2, ..., where events have several."""
+        return ()
+
     @abstractmethod
-    def risk(self, rows: Any) -> Floats:
-        """Mean of F of each row over the grid, ``(n,)``."""
+    def risk(self, rows: Any, cause: int | None = None) -> Floats:
+        """Mean of F, or of the incidence of a cause, of each row over the grid, ``(n,)``."""
+
+    def incidence(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
+        """Incidence of each cause at each time, ``(n, causes, m)``."""
+        fail("X", "rows of a model that was fitted to events with causes", "one of events of one kind: predict_cdf")
 
     @abstractmethod
     def cdf(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
@@ -267,6 +302,18 @@ class Predicting(ABC):
         """S of each row at the grid, and a function that returns it at other times, ``(1, m)``."""
 
 
+def cause_number(cause: Any, causes: tuple[str, ...]) -> int:
+    """Return the number of a cause that is given by its number or its name."""
+    if isinstance(cause, str) and cause in causes:
+        return causes.index(cause) + 1
+    if not causes:
+        fail("cause", "None, of a model of events of one kind", repr(cause))
+    known = isinstance(cause, int | np.integer) and not isinstance(cause, bool) and 1 <= cause <= len(causes)
+    if not known:
+        fail("cause", f"a number from 1 to {len(causes)}, or one of {', '.join(map(repr, causes))}", repr(cause))
+    return int(cause)
+
+
 class SurvivalPredictor(BaseEstimator):
     """Interface of a fitted survival estimator: everything follows from what predicts, and from the rows as it reads.
 
@@ -281,7 +328,7 @@ class SurvivalPredictor(BaseEstimator):
     def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
         """Read outcomes and weights of n rows to be judged by, from y or from the `SurvivalData` that X is."""
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Any, cause: int | str | None = None) -> Floats:
         """Risk of each row; the higher, the sooner the event is expected.
 
         It is the mean of F from 0 to `last_time_`, a number from 0 to 1 without unit: one less the restricted mean
@@ -292,13 +339,15 @@ class SurvivalPredictor(BaseEstimator):
         ----------
         X : array-like or data frame of shape (n, d), or SurvivalData
             Of `Recalibrated`: as the model inside takes them.
+        cause : int or str, optional
+            Of several causes the number or name of one, whose incidence then stands for F; by default any event.
 
         Returns
         -------
         ndarray of shape (n,)
         """
         model, rows = self._asked(X)
-        return model.risk(rows)
+        return model.risk(rows) if cause is None else model.risk(rows, cause_number(cause, model.causes))
 
     def predict_survival_function(
         self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False, interval: bool = False
@@ -358,6 +407,35 @@ class SurvivalPredictor(BaseEstimator):
         asked = as_times("times", times)
         model, rows = self._asked(X)
         values = model.cdf(rows, asked, _read_after(after, model.count(rows)))
+        if as_flag("extrapolate", extrapolate):
+            return values
+        return unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+
+    def predict_cumulative_incidence(
+        self, X: Any, times: Any, *, cause: int | str | None = None, after: Any = None, extrapolate: bool = False
+    ) -> Floats:
+        """Probability of an event of each cause by each of `times`, the other causes acting too.
+
+        Of a model that was fitted to events with several causes. NaN after the last time seen in the fit.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        times : array-like of shape (m,)
+        cause : int or str, optional
+            Number or name of one cause; by default all of them.
+        after, extrapolate
+            As in `predict_survival_function`.
+
+        Returns
+        -------
+        ndarray of shape (n, causes, m), or (n, m) with `cause`
+        """
+        asked = as_times("times", times)
+        model, rows = self._asked(X)
+        values = model.incidence(rows, asked, _read_after(after, model.count(rows)))
+        if cause is not None:
+            values = values[:, cause_number(cause, model.causes) - 1]
         if as_flag("extrapolate", extrapolate):
             return values
         return unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
@@ -495,8 +573,8 @@ class SurvivalPredictor(BaseEstimator):
         """
         model, rows = self._asked(X)
         outcome, weights = self._judged(X, y, None, model.count(rows))
-        risk = model.risk(rows)
-        return concordance_index(time=outcome.time, event=outcome.event, risk=risk, weights=weights).value
+        concordant, comparable = pairs_in_order(outcome, partial(model.risk, rows), weights)
+        return concordant / comparable if comparable > 0 else np.nan
 
 
 # Away from 0 and 1, where log-odds are infinite.

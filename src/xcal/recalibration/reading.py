@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, Floats, as_count, fail
-from xcal.data.surv import Surv
+from xcal._checks import BoolArray, Floats, as_count, fail
+from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, folds_by_event
-from xcal.interop.predictions import ModelPredictions, WholeLaw, count_rows, take_rows
+from xcal.interop.predictions import ModelPredictions, WholeLaw, count_rows, named_as, take_rows
 from xcal.interop.reading import read_model
-from xcal.metrics.curves import at_own_time, at_point
+from xcal.metrics.inputs import at_own_time, at_point
 from xcal.recalibration.maps import count_of_pieces
 
 Column = str | int
@@ -89,6 +89,50 @@ def survival_at(model: Any, X: Any, times: Floats) -> Floats:
         fail("model", "a model with survival curves", f"{found.model}, which gives none")
     columns = [at_point(found.survival, found.times, float(t), found.interpolation) for t in asked]
     return np.stack(columns, axis=1)[:, place]
+
+
+def incidence_at(model: Any, X: Any, times: Floats, causes: tuple[str, ...]) -> tuple[Floats, Floats]:
+    """Incidence of each cause, ``(n, causes, m)``, at a model's own times with others among them, and these times."""
+    n = n_rows(X)
+    last, nobody = np.full(n, times[-1]), np.zeros(n, dtype=bool)
+    found = _by_cause(read_model(model, X, time=last, event=nobody, horizons=times, causes=causes), causes)
+    assert found.incidence is not None
+    assert found.times is not None
+    grid = np.union1d(found.times, times)
+    each = [
+        np.stack([1 - at_point(1 - own, found.times, float(t), found.interpolation) for t in grid], axis=1)
+        for own in found.incidence.swapaxes(0, 1)
+    ]
+    return grid, np.stack(each, axis=1)
+
+
+def read_shares(model: Any, X: Any, time: Floats, causes: tuple[str, ...]) -> Floats:
+    """Shares that a model gives the causes in the events at the time of each row, ``(n, causes)``."""
+    if isinstance(model, WholeLaw):
+        with torch.no_grad():
+            law, at = model.predict_distribution(X), torch.from_numpy(time)
+            each = [law.log_share(at, torch.full(at.shape, k, dtype=torch.int64)) for k in range(1, law.n_causes + 1)]
+            if law.n_causes != len(causes):
+                fail("model", f"a model of the causes {', '.join(causes)}", f"one of {law.n_causes}")
+            return torch.stack(each, dim=-1).exp().numpy()
+    found = _by_cause(read_model(model, X, time=time, event=np.ones(time.size, dtype=bool), causes=causes), causes)
+    assert found.incidence is not None
+    assert found.times is not None
+    steps = np.diff(found.incidence, axis=2, prepend=0.0)
+    place = np.minimum(np.searchsorted(found.times, time), found.times.size - 1)
+    shares = np.maximum(steps[np.arange(time.size), :, place], 0.0)
+    # Where a curve does not rise, the shares of what it rises by in all.
+    whole = np.maximum(found.incidence[:, :, -1], np.finfo(np.float64).tiny)
+    shares = np.where(shares.sum(axis=1, keepdims=True) > 0, shares, whole)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def _by_cause(found: ModelPredictions, causes: tuple[str, ...]) -> ModelPredictions:
+    """Return predictions in the order of the causes, or refuse a model that does not know them all."""
+    if found.incidence is None or found.times is None or found.incidence.shape[1] < len(causes):
+        known = ", ".join(found.causes) or "none"
+        fail("model", f"a model of all causes: {', '.join(causes)}", f"{found.model}, which knows {known}")
+    return named_as(found, causes)
 
 
 def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bool = False) -> Floats:
@@ -225,7 +269,7 @@ def _inverted(cdf: Callable[[Floats], Floats], level: Floats, low: Floats, high:
 
 RowNumbers = npt.NDArray[np.int64]
 FitModel = Callable[[Any, Any], Any]
-_TIME, _EVENT = "_time_of_recalibration", "_event_of_recalibration"
+_TIME, _EVENT, _ENTRY = "_time_of_recalibration", "_event_of_recalibration", "_entry_of_recalibration"
 
 
 def folds(cv: Any, event: BoolArray, seed: int) -> Iterator[tuple[RowNumbers, RowNumbers]]:
@@ -250,14 +294,16 @@ def check_each_row_once(test: RowNumbers, n: int) -> None:
         fail("cv", "folds that test every row once", f"{counts[row]} times", row)
 
 
-def refit(model: Any, X: Any, time: FloatArray, event: BoolArray, fit_model: FitModel | None) -> Any:
+def refit(model: Any, X: Any, outcome: Outcome, fit_model: FitModel | None) -> Any:
     """Train a fresh copy of a model on these rows; the model itself stays as it is."""
-    y = None if isinstance(X, SurvivalData) else Surv(time=time, event=event)
+    y = None if isinstance(X, SurvivalData) else outcome.target()
     if fit_model is not None:
         return fit_model(X, y)
     library = type(model).__module__.split(".")[0]
     if library == "lifelines":
-        return _refit_lifelines(model, X, time, event)
+        return _refit_lifelines(model, X, outcome)
+    if library == "xgboost" and hasattr(model, "get_xgb_params"):
+        return _refit_xgboost(model, X, outcome)
     from sklearn.base import BaseEstimator, clone
 
     own_target = library in {"xgboost", "pycox", "torchsurv"}
@@ -269,11 +315,31 @@ def refit(model: Any, X: Any, time: FloatArray, event: BoolArray, fit_model: Fit
     return fresh.fit(X) if y is None else fresh.fit(X, y)
 
 
-def _refit_lifelines(model: Any, X: Any, time: FloatArray, event: BoolArray) -> Any:
+def _refit_lifelines(model: Any, X: Any, outcome: Outcome) -> Any:
     if not hasattr(X, "assign"):
         fail("X", "a pandas data frame with the columns of the lifelines model", type(X).__name__)
-    fresh = copy.deepcopy(model)
-    fresh.fit(X.assign(**{_TIME: time, _EVENT: event}), duration_col=_TIME, event_col=_EVENT)
+    if outcome.cause is not None or outcome.lower is not None:
+        expected = "rows without causes and intervals, or fit_model=, a function of X and y that returns a fitted model"
+        fail("y", expected, "causes" if outcome.lower is None else "intervals")
+    fresh, more = copy.deepcopy(model), {}
+    frame = X.assign(**{_TIME: outcome.time, _EVENT: outcome.event})
+    if outcome.entry is not None:
+        frame, more = frame.assign(**{_ENTRY: outcome.entry}), {"entry_col": _ENTRY}
+    fresh.fit(frame, duration_col=_TIME, event_col=_EVENT, **more)
+    return fresh
+
+
+def _refit_xgboost(model: Any, X: Any, outcome: Outcome) -> Any:
+    """Train an accelerated failure time model on the bounds between which each event lies."""
+    import xgboost
+
+    outcome = outcome.limited("y", intervals=True)
+    lower = outcome.time if outcome.lower is None else outcome.lower
+    rows = xgboost.DMatrix(X.x if isinstance(X, SurvivalData) else X)
+    rows.set_float_info("label_lower_bound", lower)
+    rows.set_float_info("label_upper_bound", np.where(outcome.event, outcome.time, np.inf))
+    fresh = type(model)(**model.get_params())
+    fresh._Booster = xgboost.train(model.get_xgb_params(), rows, num_boost_round=model.get_num_boosting_rounds())
     return fresh
 
 

@@ -16,6 +16,7 @@ from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.composed import RecalibratedDistribution, SurvivorDistribution
 from xcal.interop.predictions import ModelPredictions, Rows, SeveralLaws, WholeLaw, take_rows
 from xcal.recalibration.by_row import (
+    GroupedRecalibration,
     IsotonicSurface,
     MapByCurve,
     MapsOfRows,
@@ -23,7 +24,6 @@ from xcal.recalibration.by_row import (
     TemperatureRecalibration,
 )
 from xcal.recalibration.maps import (
-    GroupedRecalibration,
     IsotonicRecalibration,
     KaplanMeierRecalibration,
     PiecewiseRecalibration,
@@ -38,6 +38,7 @@ from xcal.recalibration.reading import (
     bin_ends,
     event_times,
     few_event_times,
+    incidence_at,
     labels_of,
     model_quantiles,
     n_rows,
@@ -51,6 +52,9 @@ from xcal.recalibration.reading import (
 
 # Rows that a model is asked about at once, where each is asked at many times.
 AT_ONCE = 10_000
+
+# Rows times causes times times of incidences that are worked on together.
+_CELLS = 1 << 20
 
 # F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
 _ROUNDING = 1e-14
@@ -69,6 +73,10 @@ class Adjustment(ABC):
     @abstractmethod
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
         """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
+
+    def incidence(self, model: Any, X: Any, times: Floats, causes: tuple[str, ...]) -> Floats:
+        """Incidence of each cause at each time, ``(n, causes, m)``."""
+        fail("method", "a map of F, for incidences by cause", type(self).__name__)
 
     @abstractmethod
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
@@ -123,6 +131,23 @@ class MapOfF(Adjustment):
         loss = np.where(rows.event, nll - own.log_density(cdf, tail), -own.log_survival(cdf, tail))
         return own.cdf(cdf), loss
 
+    def incidence(self, model: Any, X: Any, times: Floats, causes: tuple[str, ...]) -> Floats:
+        """Incidence of each cause at each time, ``(n, causes, m)``."""
+        asked, place = np.unique(times, return_inverse=True)
+        size = max(1, _CELLS // (asked.size * len(causes)))
+        numbers = np.arange(n_rows(X))
+        parts = [numbers[start : start + size] for start in range(0, numbers.size, size)]
+        return np.concatenate([self._incidence(model, take_rows(X, part), asked, causes) for part in parts])[..., place]
+
+    def _incidence(self, model: Any, X: Any, times: Floats, causes: tuple[str, ...]) -> Floats:
+        own = self._of(model, X)
+        if isinstance(model, WholeLaw) and isinstance(own, KaplanMeierRecalibration):
+            law = own.law(model.predict_distribution(X))
+            at = torch.from_numpy(times).unsqueeze(1).expand(-1, n_rows(X))
+            return np.asarray(law.cumulative_incidence(at).movedim(0, -1).numpy())
+        grid, curves = incidence_at(model, X, times, causes)
+        return _divided(own, curves)[..., np.searchsorted(grid, times)]
+
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
         """Find the times at which F' of each row reaches each of `p`."""
         own = self._of(model, X)
@@ -141,7 +166,10 @@ class MapOfF(Adjustment):
         elif found.interpolation == "linear":
             # Lines between the points of the model's curves are bent by the map: read the model's, then map.
             cdf = own.cdf(own_values(found, rows.time.astype(np.float64), rows.event).cdf)
-        return replace(found, survival=survival, cdf=cdf, nll=loss)
+        of_causes = None
+        if found.incidence is not None and found.times is not None:
+            of_causes = self.incidence(model, X, found.times, found.causes)
+        return replace(found, survival=survival, cdf=cdf, nll=loss, incidence=of_causes)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -211,7 +239,8 @@ class ShiftedQuantiles(Adjustment):
         """Change what was read of the model."""
         survival = None if found.times is None else 1 - self.cdf(model, X, found.times)
         cdf, loss = self.own(model, X, rows.time.astype(np.float64), rows.event)
-        return replace(found, survival=survival, interpolation="linear", cdf=cdf, nll=loss)
+        # Shifts of the quantiles of any event say nothing of single causes.
+        return replace(found, survival=survival, interpolation="linear", cdf=cdf, nll=loss, incidence=None, causes=())
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -245,6 +274,25 @@ class ShiftedQuantiles(Adjustment):
         return result
 
 
+def _divided(own: Recalibration | MapsOfRows, curves: Floats) -> Floats:
+    """Return incidences ``(n, causes, m)`` after a map of F, which may move the shares of the causes too.
+
+    Between two times all causes rise in proportion, so that each keeps its share of what the map makes of the rise.
+    """
+    steps = np.maximum(np.diff(curves, axis=2, prepend=0.0), 0.0)
+    u = np.minimum(np.cumsum(steps.sum(axis=1), axis=1), 1.0)
+    before = np.concatenate([np.zeros((len(u), 1)), u[:, :-1]], axis=1)
+    log_shares = np.log(np.maximum(steps, np.finfo(np.float64).tiny))
+    ends, splits = np.array([0.0, 1.0]), np.zeros((1, curves.shape[1]))
+    if isinstance(own, KaplanMeierRecalibration) and own.splits is not None and own.split_knots is not None:
+        ends, splits = own.split_knots, own.splits.reshape(own.split_knots.size - 1, -1)
+    found = np.zeros(curves.shape)
+    for low, high, added in zip(ends[:-1], ends[1:], splits, strict=True):
+        rise = own.cdf(np.clip(u, low, high)) - own.cdf(np.clip(before, low, high))
+        found += rise[:, None] * softmax(log_shares + added[:, None], axis=1)
+    return np.asarray(np.cumsum(found, axis=2))
+
+
 def _inside(u: Floats) -> Floats:
     """Cut off what rounding of 1 - S added beyond 0 and 1, or to 0; curves were checked when they were read.
 
@@ -265,6 +313,7 @@ class Corrected(Predicting):
     scores: ConformalScores | None = None
     # What is fitted to resamples of the rows that it was recalibrated on.
     resampled: Callable[[], Sequence[Adjustment]] | None = None
+    causes: tuple[str, ...] = ()  # names of the causes that it was fitted to, where there are several
 
     # `Recalibrated.times_` says which of both.
     seen = "seen in training or recalibration"
@@ -283,9 +332,23 @@ class Corrected(Predicting):
         """Return the number of rows."""
         return n_rows(rows)
 
-    def risk(self, rows: Any) -> Floats:
-        """Mean of F' along straight lines over the grid."""
-        return np.asarray(np.trapezoid(self.cdf(rows, self.times), self.times, axis=1) / self.times[-1])
+    def risk(self, rows: Any, cause: int | None = None) -> Floats:
+        """Mean of F', or of the incidence of a cause, along straight lines over the grid."""
+        values = self.cdf(rows, self.times) if cause is None else self.incidence(rows, self.times)[:, cause - 1]
+        return np.asarray(np.trapezoid(values, self.times, axis=1) / self.times[-1])
+
+    def incidence(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
+        """Incidence of each cause at each time, ``(n, causes, m)``."""
+        if not self.causes:
+            return super().incidence(rows, times, after)
+        values = self.adjustment.incidence(self.model, rows, times, self.causes)
+        if after is None:
+            return values
+        come, place = np.unique(after, return_inverse=True)
+        at = self.adjustment.incidence(self.model, rows, come, self.causes)[np.arange(after.size), :, place][..., None]
+        left = 1 - at.sum(axis=1, keepdims=True)
+        since = np.divide(values - at, left, out=np.full(values.shape, np.nan), where=left > 0)
+        return np.asarray(np.where(times > after[:, None, None], since, 0.0 * left))
 
     def cdf(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
         """F' of each row at each time."""
@@ -508,6 +571,13 @@ class HeldOut:
     # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them
     curves: Floats | None = None
     times: Floats | None = None
+    # entry, lower: (n,): F at the times of entry, and at the lower ends of intervals, of rows that have them
+    entry: Floats | None = None
+    lower: Floats | None = None
+    # cause, shares: (n,) and (n, causes): of events with several causes the cause of each, 0 for a censored row, and
+    # the shares that the model gives the causes in the events at that time
+    cause: Any = None
+    shares: Floats | None = None
 
     def take(self, rows: Any) -> "HeldOut":
         """Pick rows."""
@@ -530,6 +600,7 @@ class Method:
     asks_quantiles: bool = False
     asks_groups: bool = False
     asks_times: bool = False
+    knows_parts: bool = False  # whether rows may be seen in part (entry, intervals), or have several causes
     # For a method that asks for F of each row on a grid of times: a function of model, X, times and events that returns
     # the grid
     curve_times: Callable[[Any, Any, Floats, BoolArray], Floats] | None = None
@@ -544,6 +615,9 @@ class Method:
         more: dict[str, Any] = {"n_pieces": n_pieces} if self.takes_pieces else {}
         if self.asks_times:
             more |= {"time": rows.time, "happened": rows.happened}
+        if self.knows_parts:
+            known = {"cdf_entry": rows.entry, "cdf_lower": rows.lower, "cause": rows.cause, "shares": rows.shares}
+            more |= {name: values for name, values in known.items() if values is not None}
         return MapOfF(self.kind.fit(rows.cdf, rows.event, *beside, **more), group_column)
 
     def restore(self, content: Any, group_column: Column | None) -> Adjustment:
@@ -555,7 +629,13 @@ class Method:
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("km", "Kaplan-Meier curve of F, in a few straight lines", KaplanMeierRecalibration, takes_pieces=True),
+        Method(
+            "km",
+            "Kaplan-Meier curve of F, in a few straight lines",
+            KaplanMeierRecalibration,
+            takes_pieces=True,
+            knows_parts=True,
+        ),
         Method("auto", "average of no change, 'beta', 'cipot' and 'km', by left-out rows", AveragedRecalibration),
         Method("isotonic", "Kaplan-Meier curve of F, through every event", IsotonicRecalibration),
         Method("beta", "smooth map with three parameters, by censored likelihood", BetaRecalibration),

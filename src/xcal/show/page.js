@@ -4,6 +4,8 @@ const main = document.getElementById("main");
 const chosen = { ...page.start };
 const charts = page.charts.map((chart, place) => ({
   ...chart,
+  // A number is the place of a chart with the same pictures.
+  specs: Number.isInteger(chart.specs) ? page.charts[chart.specs].specs : chart.specs,
   place,
   box: document.querySelector(`[data-chart="${place}"]`),
   view: null,
@@ -18,8 +20,22 @@ function wanted(chart) {
   return chart.follows.reduce((index, name) => index * page.options[name].length + chosen[name], 0);
 }
 
+// What is folded has no width. It is opened for as long as it is measured, which nobody sees: so its charts are drawn
+// before they are unfolded, or printed.
 function width(chart) {
-  return Math.floor(chart.box.clientWidth);
+  const closed = [];
+  for (let at = chart.box.closest("details:not([open])"); at; at = at.parentElement.closest("details:not([open])")) closed.push(at);
+  for (const one of closed) one.open = true;
+  const found = Math.floor(chart.box.clientWidth);
+  for (const one of closed) one.open = false;
+  return found;
+}
+
+// Data stand on the page by column, which is shorter.
+function rowsOf(datasets = {}) {
+  const row = (columns, k) => Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[k]]));
+  const rows = (columns) => (Object.values(columns)[0] || []).map((_, k) => row(columns, k));
+  return Object.fromEntries(Object.entries(datasets).map(([name, columns]) => [name, rows(columns)]));
 }
 
 async function draw(chart) {
@@ -30,6 +46,7 @@ async function draw(chart) {
   const turn = ++chart.turn;
   const spec = {
     ...chart.specs[index],
+    datasets: rowsOf(chart.specs[index].datasets),
     width: room,
     autosize: { type: "fit-x", contains: "padding" },
     config: page.config,
@@ -159,6 +176,35 @@ for (const copier of document.querySelectorAll("[data-copies]")) {
       copier.textContent = said;
     }, 2000);
   });
+}
+
+// A link to a folded part opens it.
+function unfold(hash) {
+  const part = /^#[\w-]+$/.test(hash) && document.querySelector(hash);
+  if (!part) return;
+  const inside = part.querySelector(":scope > details");
+  if (inside) inside.open = true;
+  for (let at = part.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
+  part.scrollIntoView();
+}
+for (const link of document.querySelectorAll('a[href^="#"]')) link.addEventListener("click", () => unfold(link.hash));
+window.addEventListener("hashchange", () => unfold(location.hash));
+unfold(location.hash);
+
+const opener = document.getElementById("unfold");
+if (opener) {
+  const parts = [...document.querySelectorAll("section.folded > details")];
+  const told = () => {
+    const open = parts.every((part) => part.open);
+    opener.setAttribute("aria-expanded", String(open));
+    opener.textContent = open ? "Close all parts" : "Open all parts";
+  };
+  opener.addEventListener("click", () => {
+    const open = !parts.every((part) => part.open);
+    for (const part of parts) part.open = open;
+    told();
+  });
+  for (const part of parts) part.addEventListener("toggle", told);
 }
 
 // On paper nothing can be unfolded.

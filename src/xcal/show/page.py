@@ -89,6 +89,16 @@ class Callout:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """Questions with an answer of one sentence each: question, level, sentence.
+
+    A question that is the short name of a section leads to it.
+    """
+
+    items: tuple[tuple[str, Level, str], ...]
+
+
+@dataclass(frozen=True)
 class Figure:
     """One number with its name: `shown` is its text, `value` the number itself; its interval and a note beneath it."""
 
@@ -232,6 +242,7 @@ Block: TypeAlias = (
     Text
     | Notes
     | Callout
+    | Answers
     | Figures
     | Chart
     | Table
@@ -256,11 +267,15 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `short` is its name in the list of contents ("": not listed)."""
+    """A part of the page; `short` is its name in the list of contents ("": not listed).
+
+    One that is `folded` shows its heading until the reader opens it, a link leads to it, or the page is printed.
+    """
 
     heading: str
     blocks: tuple[Block, ...]
     short: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -324,7 +339,12 @@ def render_page(page: Page) -> str:
     def data() -> Markup:
         start = {name: selector.start for name, selector in selectors.items()}
         options = {name: selector.options for name, selector in selectors.items()}
-        drawn = [_chart_data(chart) for chart in charts]
+        drawn: list[dict[str, Any]] = []
+        for chart in charts:
+            own = _chart_data(chart)
+            # A picture that stands on the page twice is written once.
+            same = (k for k, other in enumerate(drawn) if other["specs"] == own["specs"])
+            drawn.append(own | {"specs": next(same, own["specs"])})
         return Markup(_json({"config": chart_config(), "start": start, "options": options, "charts": drawn}))
 
     environment = Environment(
@@ -335,6 +355,7 @@ def render_page(page: Page) -> str:
         page=page,
         start={name: selector.start for name, selector in selectors.items()},
         signs=_SIGNS,
+        parts={section.short: number for number, section in enumerate(page.sections) if section.short},
         style=Markup(style()),
         kind=lambda block: type(block).__name__,
         next_id=lambda: next(ids),
@@ -380,8 +401,9 @@ def _check_charts(charts: Sequence[Chart], selectors: Mapping[str, Selector]) ->
 
 
 def _chart_data(chart: Chart) -> dict[str, Any]:
+    specs = [{**_spec(one), "description": alt} for one, alt in zip(chart.specs, chart.alts, strict=True)]
     return {
-        "specs": [{**_spec(one), "description": alt} for one, alt in zip(chart.specs, chart.alts, strict=True)],
+        "specs": [one | {"datasets": _by_column(one["datasets"])} if "datasets" in one else one for one in specs],
         "follows": chart.follows,
         "picks": chart.picks,
         "signal": chart.signal,
@@ -390,6 +412,11 @@ def _chart_data(chart: Chart) -> dict[str, Any]:
 
 def _spec(picture: Drawing | Spec) -> Spec:
     return picture if isinstance(picture, Mapping) else to_vega(picture)
+
+
+def _by_column(tables: Mapping[str, Sequence[Spec]]) -> Spec:
+    """Write the names of columns once and not in every row: much shorter. `page.js` reads it."""
+    return {name: {key: [row[key] for row in rows] for key in rows[0]} if rows else {} for name, rows in tables.items()}
 
 
 def _json(value: Any) -> str:

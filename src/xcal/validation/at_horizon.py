@@ -10,8 +10,7 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import later_entries
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.metrics.calibration_curve import LocalLines
-from xcal.metrics.curves import fraction, left_column
-from xcal.metrics.inputs import Integers, Matrix, Vector
+from xcal.metrics.inputs import Integers, Matrix, Vector, fraction, left_column
 from xcal.metrics.of_rows import FEWEST_FOR_LEVELS_IN_GROUP
 from xcal.metrics.rows import Rows, known_by
 from xcal.metrics.spec import Key

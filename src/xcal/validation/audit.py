@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from xcal._checks import MIN_CELL, as_choice, as_number, fail
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import as_min_cell
+from xcal.metrics.inputs import Interpolation, as_min_cell
 from xcal.training.result import shape_of_bar
 from xcal.validation import arguments as checks
 from xcal.validation.arguments import Censoring, LastSeen

@@ -337,6 +337,30 @@ def decision(results: Results, horizon: float) -> Drawn:
     return Picture(x, y, tuple(marks), 280), f"Decision curve at {time_in_words(horizon, results[0].time_unit)}."
 
 
+# Values whose precision is drawn, each in its colour.
+_PRECISION_INKS = {"oe": "model", "slope": "second", "auc": "without_event", "ici": "observed"}
+PRECISION_KEYS = tuple(Key(label(metric).name, ink) for metric, ink in _PRECISION_INKS.items())
+
+
+def precision(result: AuditResult, horizon: float) -> Drawn:
+    """Draw how wide intervals are for each number of events, as a part of the width to aim for."""
+    found = [one for one in result.precision() if one.horizon == horizon]
+    if not found:
+        return NOTHING
+    here, needed = found[0].n_events, [one.n_needed for one in found]
+    low, high = 0.5 * min(here, *needed), 2.0 * max(here, *needed)
+    events = np.geomspace(low, high, 16)
+    marks: list[Mark] = [Rule(y=1.0, dash=(5, 4)), Rule(x=float(here), dash=_HORIZON_DASH)]
+    for one in found:
+        data = {"x": events, "y": np.sqrt(one.n_needed / events)}
+        marks.append(Line(data, _PRECISION_INKS[one.metric], label=label(one.metric).name))
+    picture = Picture(
+        Axis("Events", (low, high), log=True), Axis("Width / width to aim for", (0.0, 3.0)), tuple(marks), height=240
+    )
+    told = "; ".join(f"{label(one.metric).name}: {one.n_needed:,}" for one in found)
+    return picture, f"Events for an interval as narrow as is aimed for: {told}; here there are {here:,}."
+
+
 def ends_of(values: Vector) -> list[float]:
     """Return the ends of an axis."""
     return [float(values[0]), float(values[-1])]
@@ -547,9 +571,10 @@ _PLOTS: dict[str, tuple[Callable[[AuditResult, Any, str | None], Drawing], tuple
         ("conditional_calibration",),
     ),
     "censoring": (lambda one, t, _: _plot_censoring(one), ()),
+    "precision": (lambda one, t, _: NOTHING[0] if t is None else precision(one, t)[0], ("oe", "horizon")),
 }
 KINDS: tuple[str, ...] = tuple(_PLOTS)
 """Kinds of pictures that `plot` accepts."""
 _BY_GROUP = ("calibration", "pit")
-AT_HORIZON = ("calibration", "decision", "risks", "groups")
+AT_HORIZON = ("calibration", "decision", "risks", "groups", "precision")
 """Those of them that are of one horizon."""

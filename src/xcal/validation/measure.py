@@ -14,10 +14,19 @@ from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import holm
 from xcal.calibration.subgroups import Column
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
-from xcal.metrics.curves import at_point
 from xcal.metrics.errors import brier_score
 from xcal.metrics.estimates import UNKNOWN, Draws, Estimates, bootstrap, estimates, net_benefits
-from xcal.metrics.inputs import Vector, is_small, mean_of, merged, merged_edges, reached, shown_range, told
+from xcal.metrics.inputs import (
+    Vector,
+    at_point,
+    is_small,
+    mean_of,
+    merged,
+    merged_edges,
+    reached,
+    shown_range,
+    told,
+)
 from xcal.metrics.intervals import error_of_interval, random_effects, resampled_intervals
 from xcal.metrics.net_benefit import DecisionCurve, benefit
 from xcal.metrics.observed import as_censoring, censoring_survival, observed_risk, turnbull
@@ -546,6 +555,7 @@ def over_time(rows: Rows, level: float) -> OverTime:
     One column of predictions at a time.
     """
     times = np.linspace(0.0, reached(rows.time, rows.min_cell), _POINTS)
+    rows = rows.at_risk
     if rows.lower is not None:
         return _of_intervals(rows, rows.lower, times)
     if rows.entry is not None:

@@ -22,10 +22,12 @@ def report_page(result: AuditResult) -> Page:
     horizons = _measured([result])
     by_cause = (Selector(CAUSE, "Cause", ("any", *result.by_cause), "buttons"),) if result.by_cause else ()
     return Page(
-        title=f"Validation of {result.model}",
+        title=title
+        if (title := "" if result.study is None else result.study.title)
+        else f"Validation of {result.model}",
         subtitle=f"{result.model}{library}, tested on {summary.n:,} rows with {summary.n_events:,} events",
         selectors=(*by_cause, *_horizon(horizons, result.time_unit)),
-        top=_of_causes([(sections.verdicts([one]), *sections.glance(one, horizons)) for one in result.each]),
+        top=_of_causes([(sections.verdicts([one]), sections.first_look(one, horizons)) for one in result.each]),
         sections=_by_cause(result, horizons) if result.by_cause else _sections([result], horizons),
         footer=_footer(result),
     )
@@ -54,7 +56,7 @@ def _by_cause(result: AuditResult, horizons: Sequence[float]) -> tuple[Section, 
 
 
 # Sections about all events together.
-_FOR_ALL = ("For whom", "Data", "All numbers", "Methods", "Checklists")
+_FOR_ALL = ("For whom", "Data", "All numbers", "Methods", "Checklists", "Background", "Discussion", "Statements")
 
 
 def comparison_page(
@@ -118,23 +120,30 @@ def _sections(
     differences: Sequence[AuditValue] = (),
     each: Sequence[AuditResult] = (),
 ) -> tuple[Section, ...]:
-    of_sites, later = sections.sites(results, horizons), sections.landmarks(results, horizons)
-    return (
+    first = results[0]
+    found = (
+        sections.said_by_authors(first, {"background": ""}, "Why this was done", "Background"),
         sections.on_average(results, horizons),
         sections.each_level(results, horizons),
         sections.all_times(results),
+        sections.for_whom(results),
+        sections.groups(results, horizons),
+        sections.sites(results, horizons),
+        sections.landmarks(results, horizons),
         sections.ordering(results, horizons),
         sections.overall_error(results, horizons),
         sections.usefulness(results, horizons),
         sections.by_outcome(results, horizons),
-        sections.groups(results, horizons),
-        *(one for one in (of_sites, later) if one is not None),
-        sections.for_whom(results),
-        sections.data(results[0]),
+        sections.updates(results, horizons),
+        sections.data(first),
+        sections.sample_size(first, horizons) if len(results) == 1 else None,
         sections.all_numbers(each or results, differences),
         sections.methods(each or results),
-        sections.guideline(results[0]),
+        sections.said_by_authors(first, {"discussion": ""}, "What follows", "Discussion"),
+        sections.said_by_authors(first, {"statements": ""}, "Statements", "Statements"),
+        sections.guideline(first),
     )
+    return tuple(replace(section, folded=True) for section in found if section is not None)
 
 
 def _footer(result: AuditResult) -> str:

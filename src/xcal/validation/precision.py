@@ -7,13 +7,15 @@ the root of the number of rows like these.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xcal._checks import as_number, fail
 from xcal.metrics.intervals import times_as_many
 from xcal.metrics.spec import ACROSS_SITES, VALUES
+from xcal.show.charts import time_in_words
 from xcal.validation.result import AuditResult
+from xcal.validation.words import label, listed
 
 # Widths of intervals to aim for: of O/E, slope and c statistic as Riley and others do, of the ICI what is good enough.
 WIDTHS: Mapping[str, float] = {"oe": 0.2, "slope": 0.4, "auc": 0.1, "ici": 0.05}
@@ -66,6 +68,8 @@ def precision(result: AuditResult, widths: Mapping[str, float]) -> tuple[Precisi
         if value.horizon is not None and math.isfinite(times):
             events, ends = result.data.n_events, (value.value, value.lower, value.upper)
             needed = rounded_up(max(1.0, events * times))
+            if value.upper - value.lower <= wanted[value.metric]:  # two digits may be more than there are
+                needed = min(needed, events)
             found.append(Precision(value.metric, value.horizon, *ends, wanted[value.metric], events, needed))
     return tuple(found)
 
@@ -80,3 +84,21 @@ def rounded_up(number: float) -> int:
     """
     digits = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / digits - _ROUNDING) * digits)
+
+
+def precision_in_words(found: Sequence[Precision], time_unit: str) -> str:
+    """Write how precise the values at one horizon are, and how many events would be enough for all of them."""
+    if not found:
+        return "No value has an interval at this horizon."
+    one = found[0]
+    enough = [label(each.metric).name for each in found if each.enough]
+    lacking = [each for each in found if not each.enough]
+    at = time_in_words(one.horizon, time_unit)
+    told = f"{one.n_events:,} events give {listed(enough)} by {at} an interval that is narrow enough" if enough else ""
+    if not lacking:
+        return f"{told}."
+    most = max(lacking, key=lambda each: each.n_needed)
+    names = listed([label(each.metric).name for each in lacking])
+    short = f"{names} by {at} would take more" if enough else f"{one.n_events:,} events are too few for {names} by {at}"
+    need = f"about {most.n_needed:,} for {'it' if len(lacking) == 1 else 'all of them'}"
+    return f"{told}; {short}: {need}." if enough else f"{short}: {need} to have an interval as narrow as is aimed for."

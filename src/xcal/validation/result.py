@@ -243,6 +243,19 @@ class Sentence:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """One of the four questions of a verdict in one sentence.
+
+    `question` is "On average", "Level of risk", "All times" or "For whom", `state` the worst of its values: "right",
+    "small", "unsure", "off" or "wrong"; "unknown" where nothing was measured.
+    """
+
+    question: str
+    state: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer in plain words.
 
@@ -256,12 +269,15 @@ class Verdict:
         Where, how sure, on how many events.
     events_needed : int or None
         About how many events would tell, where these are too few.
+    answers : tuple of Answer
+        One sentence for each of the four questions.
     """
 
     headline: str
     level: str
     said: tuple[Sentence, ...]
     events_needed: int | None = None
+    answers: tuple[Answer, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, BoolArray, FloatArray, as_row, effective_units, fail
+from xcal._checks import MIN_CELL, BoolArray, FloatArray, as_row, effective_units, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.bins import Clusters
 from xcal.calibration.dcalibration import are_coarse, unit_starts, within_interval
@@ -17,9 +17,8 @@ from xcal.interop import ModelPredictions, read_model
 from xcal.interop import Rows as AskedRows
 from xcal.interop.predictions import check_predictions, named_as
 from xcal.interop.reading import is_plain, read_cdf, read_curves, read_incidence, read_risk
-from xcal.metrics.curves import Interpolation, at_own_time, at_point, restricted_mean
-from xcal.metrics.inputs import Integers, Vector
-from xcal.metrics.rows import NO_CDF, OF_CAUSE, Rows, since
+from xcal.metrics.inputs import Integers, Interpolation, Vector, at_own_time, at_point, restricted_mean
+from xcal.metrics.rows import NO_CDF, OF_CAUSE, People, Rows, Stretches, along_rows, since
 from xcal.metrics.spec import Skipped
 from xcal.validation.arguments import (
     LANDMARK,
@@ -86,9 +85,11 @@ def sample_of(
     landmarks: tuple["Landmark", ...] = (),
     cause: str = "",
     event_free: FloatArray | None = None,
+    stretches: Stretches | None = None,
 ) -> Sample:
     """Return checked rows in the order of their times, with the predictions read; see `Sample`.
 
+    Of people whose covariates change, `stretches` are their rows, with the places of the people as they are given.
     `training` are the outcomes of the rows that the model was trained on, where the censoring curve is theirs.
     `weights` are in effective units, None if all are equal, and `clusters` None if all rows are independent. Of one
     cause, `event_free` is the probability of no event of any cause at the times of the curves.
@@ -108,6 +109,8 @@ def sample_of(
         score = restricted_mean(survival, p.times, p.interpolation).astype(np.float64, copy=False)
     elif p.risk is not None:
         score = -p.risk[order].astype(np.float64, copy=False)
+    if stretches is not None:
+        stretches = replace(stretches, person=np.argsort(order)[stretches.person])
     no_cdf = NO_CDF if own.competing is None else OF_CAUSE
     if own.competing is None and not cdfs and p.times is not None:
         no_cdf = f"{NO_CDF}, which curves at {p.times.size} times do not tell; give it by cdf="
@@ -132,6 +135,7 @@ def sample_of(
         weights=None if weights is None else weights[order],
         min_cell=min_cell,
         no_cdf=no_cdf,
+        stretches=stretches,
     )
     return Sample(
         rows=rows,
@@ -293,7 +297,8 @@ class Source:
             if self.interpolation is not None:
                 expected = "None for a model, which says itself how its curves are read"
                 fail("interpolation", expected, self.interpolation)
-            given: dict[str, Any] = {"times": times, "horizons": at, "causes": causes}
+            entry = None if self.outcome.id is None else self.outcome.starts()
+            given: dict[str, Any] = {"times": times, "horizons": at, "causes": causes, "entry": entry}
             return named_as(read_model(self.model, self.X, time=time, event=event, **given), causes)
         rows = AskedRows(time, event, None if times is None else as_row("times", times).astype(np.float64), at, causes)
         if self.cif is not None:
@@ -319,6 +324,8 @@ class Source:
         return np.asarray(np.clip(exact, 0.0, 1.0))
 
 
+# Survival at the entry of a row below which the hazard from there on is rounding.
+_LEAST_LEFT = 1e-10
 # A time at which curves are asked for that are not needed.
 _FIRST = float(np.finfo(np.float64).tiny)
 
@@ -326,10 +333,12 @@ _FIRST = float(np.finfo(np.float64).tiny)
 def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, Vector]:
     """Read what is predicted about the rows, and choose or check the horizons."""
     outcome, cdf, risk, survival = source.outcome, source.cdf, source.risk, source.survival
-    time, event = outcome.time, outcome.event
+    time, event, several = outcome.time, outcome.event, outcome.id is not None
+    if several:
+        _check_people(source, horizons)
     in_part: dict[str, Any] = {"the times of entry": outcome.entry, "both ends of intervals": outcome.lower}
     for where, values in in_part.items():
-        if values is not None and survival is None and source.model is None:
+        if values is not None and survival is None and source.model is None and not several:
             name = "cdf" if risk is None else "risk"
             fail(name, f"a model or survival curves, which tell F at {where}", f"{name} alone")
     given = [value for value in (source.model, survival, source.cif, risk) if value is not None]
@@ -351,9 +360,11 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
             fail("horizons", "the one time at which risk= was predicted", horizons)
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
     at = default_horizons(time, event, entry=outcome.entry) if asked is None else asked
+    if several:
+        at = np.empty(0)
     found = source.curves(at)
     end = np.inf if found.times is None else float(found.times[-1])
-    if asked is None:
+    if asked is None and not several:
         # A few points of a curve are where somebody wanted to know the risk.
         points = None if source.model is not None else few_times(found)
         at = default_horizons(time, event, end, points, outcome.entry)
@@ -367,7 +378,7 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
             fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
     if outcome.lower is not None:
         found = _between(found, outcome, source)
-    if outcome.entry is not None:
+    if outcome.entry is not None and not several:
         check_entered(at, outcome.entry)
         found = given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64)))
     return found, at
@@ -427,6 +438,71 @@ def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) ->
     loss = None if found.nll is None else found.nll - cumulative_hazard(at_entry)
     given = "Rows count from their time of entry on: what is predicted for them is divided by S at their entry."
     return replace(found, cdf_entry=at_entry, nll=loss, reading=(*found.reading, given))
+
+
+def _check_people(source: Source, horizons: Any) -> None:
+    """Refuse what has no meaning for people whose covariates change."""
+    beside = "beside several rows of one id: what happens by a time depends on covariates that are not known before"
+    if horizons is not None:
+        fail("horizons", f"None {beside}", horizons)
+    if source.risk is not None:
+        fail("risk", f"None {beside}", "risks")
+    if source.cdf is not None and source.survival is not None:
+        fail("cdf", "None beside survival curves of several rows of one id, which tell it", "F too")
+
+
+def people_of(source: Source, found: ModelPredictions) -> tuple[People, Outcome, ModelPredictions, Stretches]:
+    """Put the rows of people together: who they are, what happened to them, what is predicted of them, their rows."""
+    outcome = source.outcome
+    hazard, loss = _along(source, found)
+    people = along_rows(hazard, outcome)
+    n = people.time.size
+    late = people.entry if people.entry.any() else None
+    gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
+    reading = (
+        f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
+        f"along the rows, and F at the observed time is 1 - exp(-sum).{gaps}",
+    )
+    rows = sample_of(replace(outcome, id=None), replace(found, cdf=None, nll=None, hazard=None), np.empty(0)).rows
+    of_each = replace(
+        found,
+        n=n,
+        survival=None,
+        cdf=people.cdf,
+        cdf_entry=None if late is None else np.zeros(n),
+        nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
+        risk_score=None,
+        hazard=None,
+        reading=(*found.reading, *reading),
+    )
+    together = Outcome(people.time, people.event, entry=late)
+    return people, together, of_each, Stretches(rows, people.person[rows.order])
+
+
+def _along(source: Source, found: ModelPredictions) -> tuple[Vector, Vector | None]:
+    """Return the cumulative hazard along each row, from its entry to its time, and its likelihood if there is one."""
+    outcome = source.outcome
+    if found.hazard is not None:
+        return found.hazard, found.nll
+    if found.survival is None:  # the probability of the event along each row was given
+        assert found.cdf is not None
+        return cumulative_hazard(found.cdf), None
+    entry = outcome.starts().astype(np.float64)
+    if found.cdf is not None and source.knows_every_time:
+        left, least = 1 - np.where(entry > 0, source.cdf_at(found, entry), 0.0), _LEAST_LEFT
+        lived = cumulative_hazard(found.cdf)
+    else:
+        assert found.times is not None
+        least = 0.0
+        left, later = (at_own_time(found.survival, found.times, t, found.interpolation) for t in (entry, outcome.time))
+        with np.errstate(divide="ignore"):  # a row whose curve falls to 0 has lived through all of it
+            lived = -np.log(later)
+    if (gone := left <= least).any():
+        row = first_row(gone)
+        expected = "a survival above 0 at the entry of every row (hazards: xcal.interop.HazardFunction)"
+        fail("model" if source.survival is None else "survival", expected, f"{left[row]:g}", row)
+    before = -np.log(left)
+    return np.maximum(lived - before, 0.0), None if found.nll is None else found.nll - before
 
 
 def landmark(

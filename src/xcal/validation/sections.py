@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from xcal.metrics.inputs import rounded_time, said
 from xcal.metrics.spec import ACROSS, ACROSS_SITES, Place, Role, beside, shown_in
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.show.page import (
+    Answers,
     Block,
     Callout,
     Cell,
@@ -20,6 +22,7 @@ from xcal.show.page import (
     Figure,
     Figures,
     Key,
+    Level,
     Notes,
     Row,
     Section,
@@ -32,8 +35,10 @@ from xcal.show.page import (
 from xcal.validation import charts
 from xcal.validation.arguments import MIN_EVENTS, MOST_MISSING
 from xcal.validation.charts import by_horizon, keys
+from xcal.validation.precision import precision_in_words
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
 from xcal.validation.study import probast, tripod
+from xcal.validation.table_one import Described, Followed
 from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 from xcal.validation.words import (
     COLUMNS,
@@ -143,29 +148,46 @@ def _point_keys(results: Results) -> tuple[Key, ...]:
 # --- The answer on top: the verdict in words, and the numbers that most readers look for first.
 
 
-# Sentences on single groups that are shown at once; more would hide what is said of all rows.
-_FEW = 2
-
-
 def verdicts(results: Results) -> Block:
     """Return the answer in words; of several models side by side."""
     boxes = []
     for name, result in zip(names(results), results, strict=True):
         level, word = VERDICTS[result.verdict.level]
-        said = word if len(results) == 1 else f"{name}: {word.lower()}"
-        first, on_groups = _sorted_sentences(result)
-        title = f"In groups ({len(on_groups)})"
-        boxes.append(Callout(level, said, result.verdict.headline, first, on_groups, title))  # type: ignore[arg-type]
+        told = word if len(results) == 1 else f"{name}: {word.lower()}"
+        # What is said of all rows comes before what is said of single groups.
+        more = tuple(one.text for one in sorted(result.verdict.said, key=lambda one: one.group is not None))
+        title = f"Why, and how sure ({len(more)} sentences)"
+        boxes.append(Callout(level, told, result.verdict.headline, (), more, title))  # type: ignore[arg-type]
     return boxes[0] if len(boxes) == 1 else Row(tuple(boxes))
 
 
-def _sorted_sentences(result: AuditResult) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the sentences on all rows, and those on single groups if there are more than a few."""
-    said = result.verdict.said
-    on_groups = tuple(one.text for one in said if one.group is not None)
-    if len(on_groups) <= _FEW:
-        return result.verdict.sentences, ()
-    return tuple(one.text for one in said if one.group is None), on_groups
+# How the state of an answer looks.
+_LEVELS: dict[str, Level] = {
+    "right": "good",
+    "small": "good",
+    "unsure": "unknown",
+    "unknown": "unknown",
+    "off": "caution",
+    "wrong": "bad",
+}
+
+
+def first_look(result: AuditResult, horizons: Sequence[float]) -> Block:
+    """Return the calibration curve, the main numbers, and one sentence for each question."""
+    answers = Answers(tuple((one.question, _LEVELS[one.state], one.text) for one in result.verdict.answers))
+    side = Stack((*glance(result, horizons), *([answers] if answers.items else [])))
+    legend = (*keys([result]), Key("band", "model", "band"), Key("right", "reference", "dashed"))
+    if any(charts.same(result.measured.calibration, t) for t in horizons):
+        picture = by_horizon(
+            horizons, lambda t: charts.calibration([result], t), keys=legend, title="Calibration curve"
+        )
+    elif any(one.method == "uniform" and one.group is None for one in result.measured.pit):
+        perfect = Key("a perfect model, 95 of 100 times", "ink", "dashed")
+        title, own = "F at the observed times", (*keys([result], "box"), perfect)
+        picture = charts.following([charts.pit([result], "uniform")], title=title, keys=own)
+    else:
+        return side
+    return Row((picture, side), (1, 1))
 
 
 def main_differences(results: Results, main: Sequence[tuple[str, str, str, str]], words: str) -> list[Block]:
@@ -180,9 +202,16 @@ def main_differences(results: Results, main: Sequence[tuple[str, str, str, str]]
 
 def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:
     """Return the numbers that most readers look for first."""
+
+    def tiles(wanted: Wanted) -> Block:
+        """Return the numbers without how they are read, which stands in their sections."""
+        found = [find(result, metric, horizon) for metric, horizon in wanted]
+        return Figures(tuple(replace(_tile(value, result), note="") for value in found if value is not None))
+
     if not horizons:
-        return [numbers([result], wanted_in("glance"))]
-    return [for_each_horizon(horizons, lambda t: numbers([result], wanted_in("glance", t)))]
+        return [tiles(wanted_in("glance"))]
+    at_time = shown_in("glance", at_horizon=True)
+    return [for_each_horizon(horizons, lambda t: tiles([(metric, t) for metric in at_time]))]
 
 
 def wanted_in(place: Place, horizon: float | None = None) -> list[tuple[str, float | None]]:
@@ -742,12 +771,144 @@ def data(result: AuditResult) -> Section:
     followed = charts.following([charts.followed(result)], title="Rows still followed")
     row = Row((followed, charts.following([charts.uncensored(result)], title="Share not yet censored")))
     concerns = sorted(summary.concerns, key=lambda one: not one.serious)
+    described = [*_told(result, "data"), *characteristics(result), *_told(result, "predictors")]
     lines = tuple((one.what, one.effect, "much" if one.serious else "little") for one in concerns)
     notes: Block = Text("Nothing about these rows limits trust in the numbers.")
     if lines:
         notes = Table("What limits trust, and in what", ("About the rows", "What it does", "How much"), lines)
     hidden = [Text(said(few), "note")] if said(few) else []
-    return Section("What data is this based on?", (Figures(tiles), row, notes, *hidden), "Data")
+    return Section("What data is this based on?", (Figures(tiles), row, *described, notes, *hidden), "Data")
+
+
+def characteristics(result: AuditResult) -> list[Block]:
+    """Show Table 1: the rows, beside the training rows where these were given, and for how long they were followed."""
+    table = result.table_one
+    if table is None:
+        return []
+    before = table.training_follow_up
+    shown = [(line, _described(line.rows, table.min_cell)) for line in table.lines]
+    rows: list[tuple[Cell, ...]] = []
+    for line, own in shown:
+        what = line.name if not line.label else f"{line.name}: {line.label}"
+        then = "–" if line.training is None else _described(line.training, table.min_cell)
+        difference: Cell = "–" if math.isnan(line.difference) else (f"{line.difference:.2f}", line.difference)
+        rows.append((what, own, then, difference))
+    for what, tell in _FOLLOWED.items():
+        both = [tell(one, result.time_unit) if one is not None else "–" for one in (table.follow_up, before)]
+        rows.append((what, both[0], both[1], "–"))
+    header = ("", f"These rows (n = {table.follow_up.n:,})", f"Training rows (n = {before.n:,})" if before else "", "")
+    header = (*header[:3], "Standardised difference") if before else ("", header[1], "", "")
+    caption = "Table 1: mean (standard deviation) and median (quartiles) of numbers, rows and share of labels"
+    kept = _without_empty_columns(Table(caption, header, tuple(rows), (1, 2, 3)))
+    lines = tuple(f"{name}: {why}" for name, why in table.left_out)
+    return [kept, *([Notes(lines, "Columns that are not described")] if lines else [])]
+
+
+def _described(one: Described, min_cell: int) -> Cell:
+    if math.isnan(one.value):
+        return f"fewer than {min_cell}" if one.n is None else "–"
+    if math.isnan(one.sd):
+        return (f"{one.n:,} ({one.value:.1%})", one.value)
+    return (
+        f"{one.value:.4g} ({one.sd:.3g})",
+        one.value,
+        f"{one.median:g} ({one.lower_quartile:g} to {one.upper_quartile:g})",
+    )
+
+
+def _quartiles(one: Followed, unit: str) -> str:
+    if math.isnan(one.median):
+        return "median not reached"
+    ends = [f"{t:g}" if not math.isnan(t) else "not reached" for t in (one.lower_quartile, one.upper_quartile)]
+    return f"{one.median:g} ({ends[0]} to {ends[1]}) {unit}".strip()
+
+
+_FOLLOWED: dict[str, Callable[[Followed, str], str]] = {
+    "Events": lambda one, _: f"{one.n_events:,} ({one.n_events / one.n:.1%})",
+    "Follow-up, median (quartiles)": _quartiles,
+    "Time under observation, all rows": lambda one, unit: f"{one.person_time:,g} {unit}".strip(),
+}
+
+
+def _told(result: AuditResult, part: str, title: str = "") -> list[Block]:
+    """Return what the authors say of a part of their study."""
+    said = () if result.study is None else result.study.told(part)
+    return [Notes(tuple(f"{name}: {text}" for name, text in said), title)] if said else []
+
+
+def said_by_authors(result: AuditResult, parts: dict[str, str], heading: str, short: str) -> Section | None:
+    """Return a section of what only the authors know; None where they say nothing."""
+    blocks = [block for part, title in parts.items() for block in _told(result, part, title)]
+    return Section(heading, tuple(blocks), short) if blocks else None
+
+
+# --- Whether there are enough rows, and what an update of the model would change.
+
+
+def sample_size(result: AuditResult, horizons: Sequence[float]) -> Section | None:
+    """Show how precise the values are, and how many events would be enough; None where nothing has an interval."""
+    found = {t: [one for one in result.precision() if one.horizon == t] for t in horizons}
+    if not any(found.values()):
+        return None
+    blocks: list[Block] = [for_each_horizon(horizons, lambda t: Text(precision_in_words(found[t], result.time_unit)))]
+    picture = by_horizon(
+        horizons,
+        lambda t: charts.precision(result, t),
+        keys=charts.PRECISION_KEYS,
+        title="Width of the interval for the number of events",
+        reading="Divided by the width to aim for: at 1 and below, the interval is narrow enough. The upright line is "
+        "these rows.",
+    )
+
+    def table(t: float) -> Table:
+        lines = tuple(
+            (
+                label(one.metric).name,
+                (f"{one.upper - one.lower:.2f}", one.upper - one.lower, f"{one.lower:.2f} to {one.upper:.2f}"),
+                f"{one.width:g}",
+                (f"{one.n_needed:,}", float(one.n_needed)),
+            )
+            for one in found[t]
+        )
+        return Table("", ("", "Width of the interval", "To aim for", "Events for that"), lines, (1, 2, 3))
+
+    note = (
+        "Widths to aim for: of O/E, slope and AUC those that Riley and others use (BMJ 2024;384:e074821), of the ICI "
+        "what is good enough. Rows like these are assumed, with the same values."
+    )
+    blocks += [
+        Row((picture, for_each_horizon(horizons, table)), (1, 1)),
+        Text(note, "note"),
+        *_told(result, "analysis"),
+    ]
+    return Section("Are there enough rows?", tuple(blocks), "Sample size")
+
+
+_UPDATES = {"large": "In the large", "slope": "Intercept and slope", "map": "Map of F"}
+
+
+def updates(results: Results, horizons: Sequence[float]) -> Section | None:
+    """Show calibration before and after each update; None where none was fitted."""
+    if len(results) > 1 or not results[0].measured.updates:
+        return None
+    result = results[0]
+
+    def table(t: float) -> Table:
+        own = [one for one in result.measured.updates if one.horizon == t]
+        lines = []
+        for metric in ("oe", "slope", "ici", "brier"):
+            after = [next((v for v in one.values if v.metric == metric), None) for one in own]
+            lines.append((label(metric).name, *map(cell, [find(result, metric, t), *after])))
+        header = ("", "As predicted", *(_UPDATES[one.how] for one in own))
+        return Table("", header, tuple(lines), tuple(range(1, len(header))))
+
+    text = (
+        "Each row is predicted by an update that was fitted to other rows (five folds), so that this is what new rows "
+        "may expect. An update in the large moves all risks, one with a slope also spreads them more or less, and a "
+        "map of F changes all times at once."
+    )
+    blocks = (Text(text), for_each_horizon(horizons, table), *reasons([result], "updates"))
+    return Section("What would an update change?", blocks, "Updates")
 
 
 def _count(name: str, count: int | None, min_cell: int) -> Figure:

@@ -36,7 +36,16 @@ from xcal.metrics.intervals import POSITIVE, times_as_many
 from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.precision import rounded_up
-from xcal.validation.result import AuditResult, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
+from xcal.validation.result import (
+    Answer,
+    AuditResult,
+    AuditValue,
+    DataSummary,
+    ForWhom,
+    Measurements,
+    Sentence,
+    Verdict,
+)
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
@@ -126,7 +135,51 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     headline = _headline(model, kind, whole, partly, doubts, data, needed)
     if coarse:
         headline = f"These times are too coarse to say whether the probabilities of {model} can be trusted: {coarse}."
-    return Verdict(headline, kind, tuple(sentences), needed if kind == "unknown" else None)
+    answers = (*_answers(whole, time_unit), _for_whom(measured, partly, doubts, faint))
+    return Verdict(headline, kind, tuple(sentences), needed if kind == "unknown" else None, answers)
+
+
+# The questions of a verdict, and the values that answer them.
+_QUESTIONS = {"On average": ("oe", "event_ratio"), "Level of risk": ("ici", "slope"), "All times": ("d_calibration",)}
+_STATES: tuple[State, ...] = ("wrong", "off", "unsure", "small", "right")
+
+
+def _answers(whole: Sequence[Finding], time_unit: str) -> Iterator[Answer]:
+    """Answer each question by the worst of its values."""
+    for question, metrics in _QUESTIONS.items():
+        own = [finding for finding in whole if finding.value.metric in metrics]
+        if not own:
+            yield Answer(question, "unknown", "Not measured: these predictions do not tell.")
+            continue
+        # A wide interval of the slope alone only says that risks differ little.
+        telling = [finding for finding in own if finding.value.metric != "slope" or finding.state != "unsure"] or own
+        state = min((finding.state for finding in telling), key=_STATES.index)
+        found = [finding for finding in telling if finding.state == state]
+        if state in _BAD:
+            text = _worst(found, state)[0].words
+        else:
+            said = {"unsure": "too uncertain to say", "small": "a small error, but no chance", "right": "good enough"}
+            text = f"{said[state]}: {'; '.join(in_short(found, time_unit))}"
+        yield Answer(question, state, f"{text[:1].upper()}{text[1:]}.")
+
+
+def _for_whom(measured: Measurements, partly: Sequence[Finding], doubts: Sequence[Finding], faint: str) -> Answer:
+    """Answer for whom the model is right: in groups, in parts of covariates, given all of them."""
+    question, asked = "For whom", measured.for_whom is not None
+    if partly:
+        state = "wrong" if any(finding.state == "wrong" for finding in partly) else "off"
+        return Answer(question, state, f"Off in {_named(partly)}.")
+    if doubts:
+        return Answer(question, "unsure", f"In doubt in {_named(doubts)}, and perhaps chance.")
+    if faint:
+        return Answer(question, "small", f"{faint[:1].upper()}{faint[1:]}.")
+    if asked or any(value.group is not None for value in measured.values):
+        return Answer(question, "right", "No group and no covariate was found for which it is off.")
+    return Answer(question, "unknown", "Not asked: no groups and no covariates were given.")
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    return listed(_few(list(dict.fromkeys(str(finding.group) for finding in findings)), _MOST_GROUPS, "group"))
 
 
 def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
@@ -305,23 +358,32 @@ def of_all_causes(verdict: Verdict, by_cause: Mapping[str, AuditResult]) -> Verd
     """Return the verdict of all events with those of the causes: no better than the worst of them."""
     said = tuple(Sentence(f"{name}: {one.verdict.headline}", f"cause {name}") for name, one in by_cause.items())
     worst = max((verdict, *(one.verdict for one in by_cause.values())), key=lambda one: _LEVELS.index(one.level))
-    return replace(worst, said=(*verdict.said, *said))
+    needed = worst.events_needed
+    return replace(
+        verdict, headline=worst.headline, level=worst.level, events_needed=needed, said=(*verdict.said, *said)
+    )
 
 
 def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[Finding]:
     """Judge the risks on average in parts of covariates, such as the oldest quarter: the worst horizon of each."""
-    families, seen = measured.n_families, set()
+    families, worst = measured.n_families, dict[str, Finding]()
     for part in measured.parts:
-        if part.name in seen:
-            continue
-        seen.add(part.name)
         value = AuditValue("oe", part.horizon, part.name, part.value, part.lower, part.upper)
         state = state_of(value, 1.0, GOOD_RATIO, min(1.0, part.p_value * families))
         when = "" if part.horizon is None else f" by {time_in_words(part.horizon, time_unit)}"
         brief = f"risks{when} are too {'low' if part.value > 1 else 'high'}"
         counted = f"{part.n:,} rows" if part.n_events is None else f"{part.n_events:,} events in {part.n:,} rows"
         words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {counted})"
-        yield Finding(value, state, brief, words, lacks=_lacking(value))
+        found = Finding(value, state, brief, words, lacks=_lacking(value))
+        # The smallest p-value may belong to an error that is small, where one that is not stands beside it.
+        if part.name not in worst or _weight(found) > _weight(worst[part.name]):
+            worst[part.name] = found
+    yield from worst.values()
+
+
+def _weight(found: Finding) -> int:
+    """Return how much the finding of a part says: that it is off, or in doubt, or nothing of either."""
+    return 2 * (found.state in _BAD) + (found.state == "unsure" and not _is_good_ratio(found.value.value))
 
 
 def given_covariates(measured: Measurements) -> Finding | None:
@@ -443,8 +505,7 @@ def _headline(
 
 
 def _partly(what: str, partly: Sequence[Finding]) -> str:
-    names = list(dict.fromkeys(str(finding.group) for finding in partly))
-    return f"{what} in {listed(_few(names, _MOST_GROUPS, 'group'))}"
+    return f"{what} in {_named(partly)}"
 
 
 def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str, time_unit: str) -> Iterator[Sentence]:
