@@ -530,7 +530,8 @@ def _curves_by_risk(rows: Rows, horizon: float) -> tuple[Matrix, Matrix, Vector]
     The curves are Kaplan-Meier's; where others compete, one less the Aalen-Johansen estimate. The second ones are the
     probability of no event of any kind.
     """
-    label, ended = group_labels(rows.risk[horizon], _RISK_GROUPS), rows.outcome.ended
+    risk = rows.risk[horizon if horizon in rows.risk else max(rows.risk)]
+    label, ended = group_labels(risk, _RISK_GROUPS), rows.outcome.ended
     times = np.unique(rows.time[ended & (rows.time <= horizon)]).astype(np.float64)
     curves, free = np.empty((2, int(label.max()) + 1, times.size))
     for k in range(len(free)):

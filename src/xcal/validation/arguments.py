@@ -33,7 +33,6 @@ from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop import ModelPredictions
 from xcal.metrics.inputs import Vector, rounded_time
-from xcal.metrics.observed import as_cause
 
 Labels = npt.NDArray[np.str_]
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
@@ -141,8 +140,9 @@ def read_causes(cause: Any, outcome: Outcome, found: ModelPredictions) -> tuple[
             fail("cause", "None where y has events of one kind (Surv(time=, cause=) tells causes apart)", repr(cause))
         return ()
     if cause is not None:
-        asked = str(cause) if str(cause) in names or isinstance(cause, str) else names[as_cause(cause, len(names)) - 1]
-        if asked not in names:
+        numbered = {str(k): name for k, name in enumerate(names, 1)}
+        asked = str(cause) if str(cause) in names else numbered.get(str(cause), "")
+        if not asked:
             fail("cause", f"one of the causes of y: {', '.join(names)}", repr(cause))
         chosen = [asked]
     elif found.incidence is None:

@@ -299,11 +299,12 @@ class Source:
                 fail("interpolation", expected, self.interpolation)
             entry = None if self.outcome.id is None else self.outcome.starts()
             given: dict[str, Any] = {"times": times, "horizons": at, "causes": causes, "entry": entry}
-            return named_as(read_model(self.model, self.X, time=time, event=event, **given), causes)
+            found = read_model(self.model, self.X, time=time, event=event, **given)
+            return named_as(found, causes) if causes else found
         rows = AskedRows(time, event, None if times is None else as_row("times", times).astype(np.float64), at, causes)
         if self.cif is not None:
             found = read_incidence(self.cif, rows, times=times, interpolation=self.interpolation)
-            return named_as(check_predictions(found, rows.n), causes)
+            return check_predictions(named_as(found, causes) if causes else found, rows.n)
         found = read_curves(self.survival, rows, times=times, interpolation=self.interpolation)
         if self.cdf is not None:
             exact = f"F at the observed times is as given, not read off the curves at {size_of(found)} times."
