@@ -22,7 +22,7 @@ import torch
 
 from xcal import family, fit_path
 from xcal.calibration import KernelFeatures, SoftBins, unchecked_penalty
-from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.calibration.penalties import unchecked_conditional_penalty
 from xcal.data import SurvivalData
 from xcal.distributions._bins import quantile_edges
 from xcal.networks import MLP

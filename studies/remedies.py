@@ -403,51 +403,56 @@ TABLES = {
     "c": ("Harrell's C", 0, 1e4),
     "error": ("Mean distance to the true F, simulated laws", 1, 1e3),
 }
-CLASSES = {"200": (0, 299), "300 to 1,000": (300, 1000), "5,000": (1001, 10**9)}
+SIZE_CLASSES = {"200 rows": (0, 299), "300 to 1,000": (300, 1000), "1,001 to 5,000": (1001, 10**9)}
 
 
-def differences(lines: list[dict[str, Any]], name: str) -> dict[tuple[str, str], list[tuple[str, int, float]]]:
-    """Value of each remedy less that of none, by base model and remedy: data, rows, difference."""
+def size_class(rows: int) -> str:
+    return next(name for name, (low, high) in SIZE_CLASSES.items() if low <= rows <= high)
+
+
+def differences(lines: list[dict[str, Any]], name: str) -> list[tuple[dict[str, Any], float]]:
+    """Return each line with the value of its remedy less that of none."""
     none = {key(line): line[name] for line in lines if line["remedy"] == "none"}
-    found: dict[tuple[str, str], list[tuple[str, int, float]]] = {}
-    for line in lines:
-        before = none.get(key(line))
-        if line["remedy"] != "none" and before is not None and line[name] is not None:
-            place = found.setdefault((line["base"], line["remedy"]), [])
-            place.append((line["data"], line["rows"], line[name] - before))
-    return found
-
-
-def over_data(values: list[tuple[str, int, float]]) -> tuple[float, float, int]:
-    """Mean over data sets of their means, its standard error over data sets, and their number."""
-    means = [
-        np.mean([v for data, _, v in values if data == one]) for one in dict.fromkeys(data for data, _, _ in values)
+    return [
+        (line, line[name] - before)
+        for line in lines
+        if line["remedy"] != "none" and line[name] is not None and (before := none.get(key(line))) is not None
     ]
+
+
+def over_data(values: list[tuple[str, float]]) -> tuple[float, float]:
+    """Mean over data sets of their means, and its standard error over data sets."""
+    means = [np.mean([v for data, v in values if data == one]) for one in dict.fromkeys(data for data, _ in values)]
     error = np.std(means, ddof=1) / np.sqrt(len(means)) if len(means) > 1 else np.nan
-    return float(np.mean(means)) if means else np.nan, float(error), len(means)
+    return float(np.mean(means)), float(error)
 
 
-def by_base(lines: list[dict[str, Any]], name: str) -> None:
+def compare(lines: list[dict[str, Any]], name: str, heads: list[str], head_of: Callable[[dict[str, Any]], str]) -> None:
+    """Print a table of remedies by base model, or by number of rows; in bold the best of each column."""
     title, digits, unit = TABLES[name]
-    found = differences(lines, name)
-    heads = [(base, size) for base in bases(0) for size in CLASSES]
-    shown = {}
-    for base, size in heads:
-        low, high = CLASSES[size]
-        for remedy in dict.fromkeys(remedy for _, remedy in found):
-            own = [one for one in found.get((base, remedy), []) if low <= one[1] <= high]
-            shown[remedy, base, size] = over_data(own) if own else None
-    heads = [(b, s) for b, s in heads if any(shown[r, b, s] for r in dict.fromkeys(r for r, _, _ in shown))]
-    if not heads:
-        return
+    found: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    everywhere = heads != list(bases(0))
+    for line, value in differences(lines, name):
+        if not (everywhere and line["remedy"] in (*PENALISED, "temperature")):  # of one base model alone
+            found.setdefault((line["remedy"], head_of(line)), []).append((line["data"], unit * value))
+    level: dict[str, list[tuple[str, float]]] = {}
+    for line in lines:
+        if line["remedy"] == "none" and line[name] is not None:
+            level.setdefault(head_of(line), []).append((line["data"], unit * line[name]))
+    means = {place: over_data(values) for place, values in found.items()}
+    heads = [head for head in heads if any(place[1] == head for place in means)]
+    better = -1 if name == "c" else 1
+    best = {h: min((better * mean, r) for (r, head), (mean, _) in means.items() if head == h) for h in heads}
     print(f"\n**{title}, less that of none{'' if unit == 1 else f', in {1 / unit:.0e}'.replace('e-0', 'e-')}**\n")
-    print("| | " + " | ".join(f"{base}, {size}" for base, size in heads) + " |\n|---|" + "---|" * len(heads))
-    for remedy in dict.fromkeys(r for r, _, _ in shown):
-        cells_ = []
+    print("| | " + " | ".join(heads) + " |\n|---|" + "---|" * len(heads))
+    print("| none: its value | " + " | ".join(f"{over_data(level[head])[0]:.{digits}f}" for head in heads) + " |")
+    for remedy in dict.fromkeys(remedy for remedy, _ in means):
+        row = []
         for head in heads:
-            value = shown[(remedy, *head)]
-            cells_.append("" if value is None else f"{unit * value[0]:+.{digits}f} ± {unit * value[1]:.{digits}f}")
-        print(f"| {remedy} | " + " | ".join(cells_) + " |")
+            mean, error = means.get((remedy, head), (np.nan, np.nan))
+            cell = "" if np.isnan(mean) else f"{mean:+.{digits}f} ± {error:.{digits}f}"
+            row.append(f"**{cell}**" if best[head][0] < 0 and best[head][1] == remedy else cell)
+        print(f"| {remedy} | " + " | ".join(row) + " |")
 
 
 def per_data(lines: list[dict[str, Any]], remedy: str, name: str) -> dict[tuple[str, int], tuple[float, float, int]]:
@@ -509,7 +514,9 @@ def not_run(lines: list[dict[str, Any]]) -> None:
 
 def markdown(lines: list[dict[str, Any]], names: list[str]) -> None:
     for name in names:
-        by_base(lines, name)
+        compare(lines, name, list(bases(0)), lambda line: line["base"])
+        if name in ("bins", "dcal", "error"):
+            compare(lines, name, list(SIZE_CLASSES), lambda line: size_class(line["rows"]))
     if "bins" in names:
         harm(lines)
     not_run(lines)

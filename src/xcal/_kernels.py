@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-# --- The kernels of `calibration.penalty` and `calibration.conditional_penalty`.
+# --- The kernels of `calibration.penalty` and `calibration.penalties`.
 
 
 @triton.jit

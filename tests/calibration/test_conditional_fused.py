@@ -8,8 +8,8 @@ import torch
 import xcal.calibration
 from tests.triton_on_cpu import emulated, on_cpu  # noqa: F401  (a fixture)
 from xcal.calibration import SoftBins
-from xcal.calibration import conditional_penalty as conditional_fused
-from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
+from xcal.calibration import penalties as conditional_fused
+from xcal.calibration.penalties import conditional_penalty_and_slope, unchecked_conditional_penalty
 
 SHAPES = [
     ((), (), 37, 7, 10),  # models, those with features of their own, rows, features, bins

@@ -8,8 +8,8 @@ import torch
 from tests.processes import together
 from xcal import XCALLoss, conditional_calibration, xcal_penalty
 from xcal.calibration import KernelFeatures
-from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.membership import SoftBins, soft_membership
+from xcal.calibration.penalties import unchecked_conditional_penalty
 from xcal.calibration.penalty import unchecked_penalty
 
 EDGES = torch.arange(11, dtype=torch.float64) / 10

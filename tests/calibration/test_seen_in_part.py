@@ -12,7 +12,7 @@ from tests.processes import together
 from xcal import XCALLoss, d_calibration, xcal_penalty
 from xcal.calibration import cause_calibration
 from xcal.calibration.membership import SoftBins
-from xcal.calibration.seen_in_part import Seen, mean_square, part_penalty, residuals
+from xcal.calibration.penalties import Seen, mean_square, part_penalty, residuals
 from xcal.distributions import family
 
 KINDS = ("entry", "intervals", "both", "causes", "causes and entry", "curves")

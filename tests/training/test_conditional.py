@@ -7,8 +7,8 @@ import torch
 from xcal import conditional_calibration, fit_path
 from xcal.calibration import KernelFeatures, SoftBins
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.histogram import residuals
+from xcal.calibration.penalties import unchecked_conditional_penalty
 from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import Linear

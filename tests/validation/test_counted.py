@@ -1,7 +1,10 @@
 """Every metric on rows that count, against its public function on rows repeated as often."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from lifelines import KaplanMeierFitter
 
 from tests.metrics.simulate import survival_data
 from tests.validation.simulate import THRESHOLDS, TIMES, sample
@@ -20,6 +23,7 @@ from xcal.metrics.auc import CountedAUC, CountedValues
 from xcal.metrics.concordance import antolini_indices, uno_weights
 from xcal.metrics.errors import brier_scores, integrated_scores, null_brier_scores
 from xcal.metrics.net_benefit import CountedBenefit, benefit_of_values
+from xcal.metrics.of_rows import Asked, counted_coverage, coverage, no_quantiles
 from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
 from xcal.metrics.resamples import Block, Timeline
@@ -209,3 +213,21 @@ def test_average_curve_beside_kaplan_meier(interpolation):
             predicted = average[np.searchsorted(grid, whole.times, side="right") - 1]
         observed = kaplan_meier(**case.outcome(rows)).at(whole.times)
         np.testing.assert_allclose(deviations[k], np.sqrt(share) * (predicted - observed), **CLOSE)
+
+
+def test_coverage(case):
+    """The shares between quantiles, by lifelines' Kaplan-Meier curve of F; unknown where nobody was followed."""
+    rows, ours = case.rows, counted_coverage(case.rows, None)(case.block)
+    for name, low, high in (("bound_coverage", 0.1, 1.0), ("interval_coverage", 0.05, 0.95)):
+        theirs = []
+        for picked in case.repeated():
+            curve = KaplanMeierFitter().fit(rows.cdf[picked], rows.cdf_event[picked])
+            known = high == 1 or high <= rows.cdf[picked].max() or curve.predict(2.0) == 0
+            theirs.append(curve.predict(low) - (curve.predict(high) if high < 1 else 0) if known else np.nan)
+        held(ours[name], theirs)
+        assert coverage(rows, None, Asked())[name] == pytest.approx(theirs[0], rel=1e-9)
+    short = rows.take(rows.cdf < 0.5)
+    found = coverage(replace(short, cdf_event=short.cdf_event & (short.cdf < 0.4)), None, Asked())
+    assert np.isnan(found["interval_coverage"])
+    assert found["bound_coverage"] > 0
+    assert no_quantiles(replace(rows, outcome=replace(rows.outcome, competing=~rows.event))) != ""

@@ -26,6 +26,7 @@ OF_ALL_ROWS = {
     *("harrell", "uno", "antolini", "auc", "brier", "ipa", "ibs", "nll", "conditional_calibration"),
     *("conditional_calibration_floor", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p"),
     *("one_calibration_p", "cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
+    *("bound_coverage", "interval_coverage"),
 }
 # Values of an audit in their order; quantiles of F are of `evaluate` alone, and these rows have no sites or entries.
 ORDER = [name for name in VALUES if not name.startswith(("quantile", "event_ratio")) and "_site" not in name]

@@ -12,8 +12,8 @@ from torch import Tensor
 from xcal._checks import fail
 from xcal._devices import Group, Processes, World
 from xcal._torch_private import apply, in_transform
-from xcal.calibration.conditional_penalty import Moments, bins_and_slopes, moments, slope_of, value_of
 from xcal.calibration.membership import SoftBins
+from xcal.calibration.penalties import Moments, Seen, bins_and_slopes, moments, residuals, slope_of, value_of
 from xcal.calibration.penalty import (
     BLOCK,
     RowSums,
@@ -32,7 +32,6 @@ from xcal.calibration.penalty import (
     row_sums,
     statistics,
 )
-from xcal.calibration.seen_in_part import Seen, residuals
 
 # --- Sums over processes of which every process sees that all of them mean the same.
 # Processes that add up different things would wait for each other without end, or get numbers that mean nothing: one

@@ -10,10 +10,9 @@ from xcal._checks import as_number, fail
 from xcal._devices import Group, Processes, World
 from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across, no_rows, penalty_across
 from xcal.calibration.bins import FINE_BINS, bin_edges
-from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.membership import Censored, Estimator, Membership, SoftBins
+from xcal.calibration.penalties import Seen, check_default, part_of_curves, part_penalty, unchecked_conditional_penalty
 from xcal.calibration.penalty import as_tensor, checked, is_true, readable, refuse, unchecked_penalty
-from xcal.calibration.seen_in_part import Seen, check_default, part_of_curves, part_penalty
 from xcal.calibration.subgroups import FeatureMaker, KernelFeatures
 
 _ROUNDING = 1e-5  # of sums of probabilities in float32

@@ -20,7 +20,7 @@ from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.causes import CauseCalibration, Levels, calibration_of_levels
 from xcal.calibration.membership import SoftBins
-from xcal.calibration.seen_in_part import Seen, residuals
+from xcal.calibration.penalties import Seen, residuals
 from xcal.calibration.significance import DCalibrationResult
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData

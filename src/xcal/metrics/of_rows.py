@@ -30,7 +30,7 @@ from xcal.metrics.intervals import Distance, even_square, uneven_square
 from xcal.metrics.observed import observed_risk as curve_of
 from xcal.metrics.observed_expected import EventRatio, events_between, events_of
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, uniform_masses
-from xcal.metrics.resamples import Block
+from xcal.metrics.resamples import Block, kaplan_meier_product, share_lost
 from xcal.metrics.rows import AtHorizon, Rows
 
 
@@ -472,6 +472,46 @@ def by_cause(rows: Rows, horizon: None, asked: Asked) -> Found:
 def quantile_slope(rows: Rows, horizon: None, asked: Asked) -> Found:
     result = pit.quantile_slope(rows.cdf, event=rows.cdf_event, weights=rows.weights)
     return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
+
+
+# --- Coverage of the model's own intervals: how many rows had their event between its quantiles at two levels.
+
+# Of the 90 % interval, and of the 90 % lower bound.
+_COVERED = {"interval_coverage": (0.05, 0.95), "bound_coverage": (0.1, 1.0)}
+
+
+def no_quantiles(rows: Rows) -> str:
+    if rows.outcome.competing is not None:
+        return "an event that may never come has no quantiles"
+    return no_redistribution(rows)
+
+
+def coverage(rows: Rows, horizon: None, asked: Asked) -> Found:
+    """By the Kaplan-Meier curve of F; a level that no row was followed to leaves the coverage unknown."""
+    levels = sorted({level for both in _COVERED.values() for level in both if level < 1})
+    curve = pit.quantile_slope(rows.cdf, event=rows.cdf_event, weights=rows.weights, levels=levels)
+    before = dict(zip(levels, curve.observed, strict=True)) | {1.0: 1.0}
+    return {name: float(before[high] - before[low]) for name, (low, high) in _COVERED.items()}
+
+
+def counted_coverage(rows: Rows, horizon: None) -> Counted:
+    cdf, event = rows.cdf, rows.cdf_event
+    assert cdf is not None
+    order = np.lexsort((~event, cdf))
+    ordered, happened = cdf[order], event[order]
+
+    def draw(block: Block) -> Mapping[str, Vector]:
+        counts = block.counts.take(order, axis=1)
+        left = kaplan_meier_product(np.where(happened, share_lost(counts, block.least), 0.0))
+
+        def beyond(level: float) -> Vector:
+            passed = np.searchsorted(ordered, level, side="right")
+            unseen = (left[:, passed] > 0) & (counts[:, passed:].sum(axis=1) == 0)
+            return np.where(unseen, np.nan, left[:, passed])
+
+        return {name: beyond(low) - (beyond(high) if high < 1 else 0.0) for name, (low, high) in _COVERED.items()}
+
+    return draw
 
 
 def ratio_of_events(rows: Rows, level: float) -> tuple[list[EventRatio], Number]:

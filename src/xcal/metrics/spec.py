@@ -214,6 +214,10 @@ VALUES: Mapping[str, Value] = {
             perfect=0, better=-1, shown={"times": 1}),
         _role("km_calibration", "floor", "KM calibration of a perfect model", "small", _NOISE),
         _role("km_calibration", "excess", "KM calibration without noise", "small", _UNEXPLAINED),
+        Value("bound_coverage", "Outlive the model's 10 % quantile", "percent", "its own lower bound; 90 % is right",
+            perfect=0.9, scale=SHARE, shown={"times": 2}),
+        Value("interval_coverage", "Between its 5 and 95 % quantiles", "percent", "its own interval; 90 % is right",
+            perfect=0.9, scale=SHARE, shown={"times": 3}),
         Value("conditional_calibration", "Conditional calibration", "small", "0 is right; compare with its noise",
             perfect=0, better=-1, shown={"text": 7, "covariates": 1, "frontier": 4}),
         Value("conditional_calibration_floor", "Noise taken off", "small",
@@ -419,6 +423,13 @@ METRICS: Mapping[str, Metric] = {
     ),
     "km_calibration": Metric(
         ("km_calibration",), of.km_calibration, of.no_mean_curve, within="groups", deviations=of.curve_deviations
+    ),
+    "coverage": Metric(
+        ("bound_coverage", "interval_coverage"),
+        of.coverage,
+        of.no_quantiles,
+        evaluated=False,
+        counted=of.counted_coverage,
     ),
     # As in published guidelines; right where hazards are proportional, and only there.
     "cox_slope": Metric(("cox_slope", "cox_intercept"), of.cox_calibration, of.no_cox_model, resampled="evaluate"),

@@ -20,8 +20,8 @@ from xcal._imports import importing
 from xcal._torch_private import gradient
 from xcal.calibration.bins import FINE_BINS, MOST_BINS, bin_edges
 from xcal.calibration.membership import SoftBins
+from xcal.calibration.penalties import check_default
 from xcal.calibration.penalty import full_precision
-from xcal.calibration.seen_in_part import check_default
 from xcal.calibration.subgroups import FeatureMaker
 from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family

@@ -12,7 +12,6 @@ from xcal._checks import BoolArray, as_choice, as_count, as_number, fail
 from xcal._devices import MOST_WORKERS, Workers, usable_threads
 from xcal._torch_private import gradient
 from xcal.calibration.across_processes import LocalRows, penalty_across
-from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 from xcal.calibration.membership import (
     FIRST_TEMPERATURE,
     Annealing,
@@ -22,8 +21,14 @@ from xcal.calibration.membership import (
     feature_sums,
     uniform_histogram,
 )
+from xcal.calibration.penalties import (
+    Seen,
+    conditional_penalty_and_slope,
+    part_penalty,
+    residuals,
+    unchecked_conditional_penalty,
+)
 from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
-from xcal.calibration.seen_in_part import Seen, part_penalty, residuals
 from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family, SurvivalDistribution
 from xcal.objectives import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
