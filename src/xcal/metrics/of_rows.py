@@ -480,9 +480,7 @@ def quantile_slope(rows: Rows, horizon: None, asked: Asked) -> Found:
 _COVERED = {"interval_coverage": (0.05, 0.95), "bound_coverage": (0.1, 1.0)}
 
 
-def no_quantiles(rows: Rows) -> str:
-    if rows.outcome.competing is not None:
-        return "an event that may never come has no quantiles"
+def no_quantiles(rows: Rows) -> str | None:
     return no_redistribution(rows)
 
 

@@ -279,7 +279,9 @@ def read_sites(sites: Any, X: Any, outcome: Outcome) -> tuple[str, str, dict[str
     return name, together, {name: np.where(small[of_row], together, labels)}
 
 
-def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels]) -> Vector:
+def read_landmarks(
+    landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels], causes: tuple[int, ...] = ()
+) -> Vector:
     """Check times that rows have come to: increasing, and before the last event."""
     if landmarks is None:
         return np.empty(0)
@@ -296,6 +298,8 @@ def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels
     last = float(outcome.time[outcome.event].max())
     if found.max() >= last:
         fail("landmarks", f"times before the last event, at about {rounded_time(last):g}", f"{found.max():g}")
+    if len(causes) == 1:
+        fail("landmarks", "None where one cause is judged", f"{found[0]:g}")
     if LANDMARK in groups:
         fail("groups", f"another name than {LANDMARK!r} beside landmarks", repr(LANDMARK))
     return np.unique(found)

@@ -19,10 +19,9 @@ from xcal.validation.sample import (
     Source,
     few_times,
     landmark,
-    of_one_cause,
     people_of,
     read_predictions,
-    sample_of,
+    samples_of,
 )
 from xcal.validation.study import Study, read_study
 from xcal.validation.summary import Training, same_censoring, summarise_data
@@ -274,7 +273,7 @@ def audit(
     columns, left_out, no_covariates = checks.read_covariates(covariates, X, outcome, risk_of_rows)
     site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
     labels = checks.read_groups(groups, X, outcome.n) | of_sites
-    points = checks.read_landmarks(landmarks, source.outcome, labels)
+    points = checks.read_landmarks(landmarks, source.outcome, labels, causes)
     of_rows: dict[str, Any] = {
         "covariates": columns,
         "clusters": checks.read_clusters(clusters, X, outcome.n),
@@ -291,18 +290,9 @@ def audit(
     chosen = horizons is None
     of_groups: dict[str, Any] = {"groups": labels, "site": site, "small_sites": small_sites, "training": known}
     of_groups["not_judged"] = () if given is None else tuple(float(t) for t in given if t not in at)
-    samples = []
-    if len(causes) != 1:  # all events, besides each cause if the predictions are of several
-        come = (landmark(source, float(s), found, at, known, of_rows, asked, chosen_horizons=chosen) for s in points)
-        whole: dict[str, Any] = {"landmarks": tuple(come), "stretches": stretches}
-        samples.append(sample_of(outcome, found, at, **whole, **of_rows, **of_groups, **asked))
-    elif points.size:
-        fail("landmarks", "None where one cause is judged", f"{points[0]:g}")
-    free = None if found.incidence is None else found.survival
-    for k in causes:
-        own, name = of_one_cause(found, k, outcome.causes), outcome.causes[k - 1]
-        of_cause: dict[str, Any] = {"cause": name, "event_free": free}
-        samples.append(sample_of(outcome.among(k), own, at, **of_cause, **of_rows, **of_groups, **asked))
+    come = (landmark(source, float(s), found, at, known, of_rows, asked, chosen_horizons=chosen) for s in points)
+    whole: dict[str, Any] = {"landmarks": tuple(come), "stretches": stretches}
+    samples = samples_of(outcome, found, at, causes, {**of_rows, **of_groups, **asked}, whole)
     drawn: dict[str, Any] = {"level": level, "n_bootstrap": n_bootstrap, "most_rows": most_rows, "seed": seed}
     table = of_audit(X, covariates, outcome, train_x, trained_on, columns, own_weights, asked["min_cell"])
     return _measured(samples, Training(X, train_x, train_y), time_unit, progress, table, about, **drawn)

@@ -414,6 +414,26 @@ def of_one_cause(found: ModelPredictions, k: int, causes: tuple[str, ...]) -> Mo
     )
 
 
+def samples_of(
+    outcome: Outcome,
+    found: ModelPredictions,
+    at: Vector,
+    causes: tuple[int, ...],
+    given: dict[str, Any],
+    of_all: dict[str, Any],
+) -> list[Sample]:
+    """Return the sample of all events, then that of each cause with the others as competing; of one cause it alone.
+
+    `given` are arguments of `sample_of`, and `of_all` those for all events.
+    """
+    free, names = None if found.incidence is None else found.survival, outcome.causes
+    samples = [] if len(causes) == 1 else [sample_of(outcome, found, at, **given, **of_all)]
+    for k in causes:
+        own = of_one_cause(found, k, names)
+        samples.append(sample_of(outcome.among(k), own, at, cause=names[k - 1], event_free=free, **given))
+    return samples
+
+
 def _between(found: ModelPredictions, outcome: Outcome, source: Source) -> ModelPredictions:
     """Add F at the lower ends of intervals, and their likelihood, which needs a density for known times alone."""
     assert outcome.lower is not None
