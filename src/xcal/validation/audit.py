@@ -252,13 +252,13 @@ def audit(
         fail("weights", f"None beside {'intervals' if outcome.entry is None else 'times of entry'}", "weights")
     if own_weights is not None and censoring == "covariates":
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
-    stretches = None
+    stretches, asked_seen = None, as_choice("last_seen", last_seen, get_args(LastSeen))
     if outcome.id is not None:
         if landmarks is not None:
             fail(
                 "landmarks", "None beside several rows of one id, whose later covariates are not known then", landmarks
             )
-        people, found, stretches = people_of(source, found)
+        people, found, stretches = people_of(source, found, asked_seen)
         outcome = people.outcome
         X, groups, sites, covariates, clusters = checks.first_rows(
             people, X=X, groups=groups, sites=sites, covariates=covariates, clusters=clusters
@@ -283,7 +283,7 @@ def audit(
         "thresholds": checks.read_thresholds(thresholds),
         "left_out": left_out,
         "no_covariates": no_covariates,
-        "last_seen": as_choice("last_seen", last_seen, get_args(LastSeen)),
+        "last_seen": asked_seen,
         "censoring": as_choice("censoring", censoring, get_args(Censoring)),
         "min_cell": as_min_cell(min_cell),
     }

@@ -473,12 +473,20 @@ def _check_people(source: Source, horizons: Any) -> None:
         fail("cdf", "None beside survival curves of several rows of one id, which tell it", "F too")
 
 
-def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPredictions, Stretches]:
+def people_of(
+    source: Source, found: ModelPredictions, last_seen: LastSeen
+) -> tuple[People, ModelPredictions, Stretches]:
     """Put the rows of people together: what happened to these, what is predicted of them, and their rows."""
     outcome = source.outcome
     hazard, loss = _along(source, found)
     people = along_rows(hazard, outcome)
-    n = people.time.size
+    n, cdf = people.time.size, people.cdf
+    if last_seen != "exact" and are_coarse(people.time, people.event):
+        # An event came in the last unit of its row, within which the hazard is taken as constant.
+        start = outcome.starts()[people.last]
+        share = np.minimum(people.time - unit_starts(people.time), people.time - start) / (people.time - start)
+        early = -np.expm1(-np.bincount(people.person, hazard) + share * hazard[people.last])
+        cdf = within_interval(cdf, np.clip(early, 0.0, cdf), people.event, seed=0)
     gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
     reading = (
         f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
@@ -492,7 +500,7 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPre
         found,
         n=n,
         survival=None,
-        cdf=people.cdf,
+        cdf=cdf,
         cdf_entry=np.zeros(n) if people.entry.any() else None,
         nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
         risk_score=None,

@@ -252,7 +252,7 @@ def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern
     ):
         return
     what = f"Times in whole units: {np.unique(sample.rows.time).size:,} different ones in {sample.rows.n:,} rows"
-    if sample.rows.survival is None:
+    if sample.rows.survival is None and sample.rows.stretches is None:
         effect = (
             "Without whole curves F at the start of a unit is not known: D-calibration, its p-value and the P-P curve "
             "take F at its end as exact, and can call a true model wrong."
