@@ -305,9 +305,9 @@ class Judged:
 
 
 def audited(y: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return the outcomes that the report is about: of several causes the first event of any."""
-    names = [name for name in y.dtype.names or () if name != "cause"]
-    return y if len(names) == len(y.dtype.names or ()) else y[names]
+    """Return the outcomes that the report is about: of rows that entered late the first event of any cause."""
+    names = y.dtype.names or ()
+    return y[[name for name in names if name != "cause"]] if {"cause", "entry"} <= {*names} else y
 
 
 def _which(model: SurvivalModel) -> tuple[float, bool]:
