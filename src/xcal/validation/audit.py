@@ -243,7 +243,7 @@ def audit(
             fail(
                 "landmarks", "None beside several rows of one id, whose later covariates are not known then", landmarks
             )
-        people, found, stretches = people_of(source, found, asked_seen)
+        people, found, stretches = people_of(source, found, asked_seen, as_min_cell(min_cell))
         outcome = people.outcome
         X, groups, sites, covariates, clusters = checks.first_rows(
             people, X=X, groups=groups, sites=sites, covariates=covariates, clusters=clusters
