@@ -64,7 +64,7 @@ def test_a_run_knows_what_its_rows_are(kind, tmp_path):
         np.testing.assert_allclose(told["s_1"] + told["f_death_1"] + told["f_recurrence_1"], 1.0, atol=1e-9)
     of_causes = json.loads((run / "summary.json").read_text())["by_cause"]
     assert set(of_causes) == set(model.causes_)
-    assert all("harrell" in values for values in of_causes.values())
+    assert all("ibs" in values for values in of_causes.values())
 
 
 def test_causes_are_read_by_number_and_by_name(tmp_path):

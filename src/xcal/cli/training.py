@@ -272,7 +272,10 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
 
 
 # Values that the summary shows of a model, by their names in an audit.
-SUMMARISED = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
+SUMMARISED = (
+    *("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p"),
+    *("cause_calibration", "cause_calibration_floor", "cause_calibration_p"),
+)
 # Concordance above which a column that knows the outcome is likelier than a model that good.
 TOO_GOOD = 0.95
 
