@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def of_a_model(n: int, columns: int) -> None:
 
     audited()  # what is imported and made once
     runs: dict[str, Callable[[], None]] = {"audit and its report": audited, "comparison of two, and its page": compared}
-    runs["C and IBS by scikit-survival"] = by_sksurv
+    if find_spec("sksurv"):
+        runs["C and IBS by scikit-survival"] = by_sksurv
     print(f"{n} rows, {columns} columns, {N_RESAMPLES:,} resamples: seconds, of the processor, in units of the last")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,7 @@ def main() -> None:
         frame.to_csv(file, index=False)
         size = file.stat().st_size / 2**20
         print(f"{len(frame):,} rows, {frame.shape[1] - 2} columns, {size:.1f} MB; {usable_threads()} threads")
-        runs = {"Cox model by lifelines": ["-c", SCRIPT, str(file)]}
+        runs = {"Cox model by lifelines": ["-c", SCRIPT, str(file)]} if find_spec("lifelines") else {}
         for distribution in options.distributions:
             words = ["-m", "xcal", "fit", str(file), "--time", "months", "--event", "died", "--out", distribution]
             for name in ("epochs", "seeds"):

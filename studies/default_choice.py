@@ -25,9 +25,7 @@ import json
 import time as clock
 import warnings
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +34,12 @@ import pandas as pd
 import torch
 
 from studies._laws import draw
+from studies._records import append_line, read_lines, side_by_side
 from studies.remedies import numbers_of, table
 from xcal import SurvivalPath, concordance_index, d_calibration
-from xcal._files import write_whole
 from xcal.data import SurvivalData
 from xcal.datasets import data_directory, load_metabric, load_support
-from xcal.estimators.decision import fitted_map, trained_as
+from xcal.estimators.decision import trained_as
 from xcal.estimators.fitted import combined
 from xcal.estimators.selection import joined, measured, measured_table
 from xcal.estimators.settings import Settings
@@ -200,10 +198,14 @@ def averaged(cdf: np.ndarray, event: np.ndarray) -> KaplanMeierRecalibration:
     )
 
 
-MAKE: dict[str, Callable[..., Any]] = {"km": fitted_map, "auto": lambda p, r, w: averaged(p.cdf[w], r.event[w])}
+MAKE: dict[str, Callable[..., Any]] = {
+    "km": lambda plain, rows, which: plain.own.recalibration(rows, which),
+    "auto": lambda plain, rows, which: averaged(plain.own.cdf[which], rows.event[which]),
+}
 
 
-def run_fold(data: str, family: str, fold: int, most_rows: int, tables: Path | None = None) -> dict[str, Any]:
+def run_fold(task: tuple[str, str, int], most_rows: int, tables: Path | None = None) -> dict[str, Any]:
+    data, family, fold = task
     warnings.simplefilter("ignore")  # of few rows, again and again
     torch.set_num_threads(1)
     rows, elsewhere = both(data, most_rows, tables)
@@ -273,10 +275,6 @@ def on_new(model: Any, train: SurvivalData, test: SurvivalData, end: float) -> d
     }
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 # --- What the records say.
 
 
@@ -307,7 +305,7 @@ def off(line: dict[str, Any]) -> bool:
 
 
 def lowest(line: dict[str, Any], price: float, lambdas: Iterable[float]) -> Key:
-    """Of the cross-fitted candidates without or with the map of `fitted_map`, the lowest NLL with a price on D-cal."""
+    """Of the cross-fitted candidates without or with the Kaplan-Meier map, the lowest NLL with a price on D-cal."""
     seen = {key: one["seen"] for key, one in candidates(line).items() if key[0] in lambdas and key[1] != "auto"}
     return min(seen, key=lambda key: seen[key]["nll"] + price * max(seen[key]["dcal"] - seen[key]["dcal_floor"], 0))
 
@@ -386,28 +384,25 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER / "default_choice.jsonl")
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with a fold of its own")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing new after these")
     parser.add_argument("--tables", type=Path, help="read the rows from a file of --keep-tables")
     parser.add_argument("--keep-tables", type=Path, help="write the rows of all data sets to a file, and run nothing")
     options, _ = parser.parse_known_args()
     if options.keep_tables is not None:
         keep_tables(options.keep_tables, options.rows)
         return
-    lines = read(options.out)
+    lines = read_lines(options.out)
     if options.show:
         show(lines)
         return
     done = {(line["data"], line["family"], line["fold"]) for line in lines}
     wanted = [(d, f, k) for k in range(options.folds) for d in options.data for f in options.family]
     todo = [one for one in wanted if one not in done]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
+    work = partial(run_fold, most_rows=options.rows, tables=options.tables)
     start = clock.perf_counter()
-    # Fresh processes: forked ones may hang where threads have been used.
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(run_fold, *one, options.rows, options.tables): one for one in todo}
-        for number, job in enumerate(as_completed(running), start=1):
-            lines.append(job.result())
-            write_whole(options.out, "".join(json.dumps(line) + "\n" for line in lines).encode())
-            print(f"{number} of {len(todo)}: {running[job]}: {clock.perf_counter() - start:.0f} s", flush=True)
+    for number, (task, line) in enumerate(side_by_side(work, todo, options.workers, options.minutes), start=1):
+        append_line(options.out, line)
+        print(f"{number} of {len(todo)}: {task}: {clock.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -174,5 +174,5 @@ def test_the_slope_has_the_power_of_a_score_test():
         predictions = ModelPredictions("m", "none", 500, survival=curves, times=TIMES, cdf=own)
         rows = Given(time, event, predictions, np.array([h])).rows
         assert rows.risk[h] == pytest.approx(risk[rows.order], abs=2e-3)
-        seen.append(horizon_tests(rows, {}, {}, seed=0)["slope_p", h, None].p_value < 0.05)
+        seen.append(horizon_tests(rows, {}, {}, seed=0)[Key("slope", h)].p_value < 0.05)
     assert np.mean(seen) >= 0.8

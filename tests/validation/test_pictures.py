@@ -39,7 +39,7 @@ def test_every_kind_draws_or_says_why_not(kind, result):
     assert len(saved(ax)) > 1000
     drawn = bool(ax.lines or ax.collections or ax.patches)
     assert drawn != texts(ax).startswith("Not shown: ")
-    if result == "full":
+    if result == "full" and kind != "sites":  # it has none
         assert drawn
 
 

@@ -7,7 +7,7 @@ from scipy.stats import norm
 import xcal
 from xcal.metrics import calibration_slope, observed_expected
 from xcal.metrics.intervals import PLAIN, POSITIVE, SHARE, times_as_many
-from xcal.validation.precision import WIDTHS, rounded_up
+from xcal.validation.next_steps import WIDTHS, rounded_up
 from xcal.validation.verdict import GOOD_RATIO
 
 # Riley, Collins, Ensor and others (2022), Statistics in Medicine 41:1280-1295, example of recurrent thrombosis (normal

@@ -7,6 +7,7 @@ import pytest
 import xcal
 from xcal.metrics.intervals import POSITIVE, SHARE, error_of_interval, random_effects
 from xcal.show.page import Table, Text
+from xcal.validation.charts import drawing_of
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,13 @@ def test_page_and_words(found, tmp_path):
     for row in table.rows[1:]:  # of small sites together the ICI needs more rows
         ici, d = (found.value(name, horizon=at, group=row[0]) for name, at in (("ici", 0.5), ("d_calibration", None)))
         assert (row[1][1], row[2][1]) == (ici.value, d.value)
+    (over,) = [one for one in part.blocks if isinstance(one, Table) and "A new site" in one.header]
+    shown = {row[0]: [cell[1] for cell in row[1:]] for row in over.rows}
+    roles = ("oe_sites", "oe_new_site", "oe_sites_tau2", "oe_sites_i2")
+    assert shown["O/E"] == [found.value(role, horizon=found.horizons[0]).value for role in roles]
+    drawn = drawing_of(found, "sites", 0.5)
+    assert [row.name for row in drawn.rows] == ["All rows", *found.sites, "Mean of sites", "A new site"]
+    assert drawing_of(found, "groups", 0.5) is None  # there are none beside the sites
     groups = page.split("Is it right in every group?")[1].split("Is it right at every site?")[0]
     assert "No groups were given" in groups
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xcal
-from xcal.validation.updating import logistic
+from xcal.validation.next_steps import logistic
 
 TIMES = np.linspace(0.05, 4, 60)
 N = 1500
@@ -89,7 +89,7 @@ def test_pseudo_values_beyond_0_and_1_have_the_mean_that_they_have():
 
 def test_rows_of_one_cluster_are_in_one_fold():
     from xcal.validation.arguments import read_clusters
-    from xcal.validation.updating import _folds
+    from xcal.validation.next_steps import _folds
 
     labels = np.repeat(np.arange(40), 5)
 

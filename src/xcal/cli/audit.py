@@ -15,6 +15,7 @@ from xcal.cli import (
     LastSeen,
     Lower,
     MinCell,
+    Person,
     Separator,
     Site,
     Upper,
@@ -108,6 +109,7 @@ def audit(
     entry: Entry = None,
     lower: Lower = None,
     upper: Upper = None,
+    id: Person = None,
     curves: Curves = None,
     risk: Risk = None,
     horizon: Horizon = None,
@@ -162,6 +164,10 @@ def audit(
     Patients who came under observation some time after the start:
       xcal audit predictions.csv --time t --event e --entry t0 --curves "s_*"
 
+    Patients whose covariates change, with a row for each stretch of time
+    and the probability of the event within it:
+      xcal audit predictions.csv --id patient --entry start --time stop --event e --cdf p
+
     Events that are known to lie between two visits:
       xcal audit predictions.csv --lower last_without --upper first_with --curves "s_*"
 
@@ -192,7 +198,7 @@ def audit(
 
     check_outcome(time, event, lower, upper)
     columns: dict[str, Any] = {"time": time, "event": event, "event_value": event_value, "entry": entry}
-    columns |= {"lower": lower, "upper": upper}
+    columns |= {"lower": lower, "upper": upper, "person": id}
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
     for path in (out, as_json):

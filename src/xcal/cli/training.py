@@ -22,9 +22,10 @@ from xcal.data.survival import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
+from xcal.metrics.rows import along_rows
 from xcal.training.result import Progress
 from xcal.validation import audit
-from xcal.validation.arguments import read_covariates, read_groups, read_landmarks, read_outcome, read_sites
+from xcal.validation.arguments import first_rows, read_covariates, read_groups, read_landmarks, read_outcome, read_sites
 from xcal.validation.result import AuditResult
 
 # --- Which rows are trained on, which decide when to stop and what to choose, and which no model sees.
@@ -102,7 +103,12 @@ def read_parts(settings: FitSettings) -> Parts:
     if not held_out.n_events:
         fail("held-out rows", "at least one event", f"{held_out.n} rows without one")
     # Before hours of training, what the report would refuse after them.
-    held = read_outcome(audited(held_out.y), name="held-out rows")
+    held = read_outcome(audited(held_out.y), name="held-out rows", people=True)
+    if held.id is not None:
+        if settings.horizons is not None:
+            fail("--horizons", "none beside --id: risks by then depend on later rows of a person", settings.horizons)
+        people = along_rows(np.zeros(held.n), held)
+        first_rows(people, groups=held_out.labels, sites=held_out.sites, clusters=held_out.clusters)
     labels = read_groups(held_out.labels, None, held_out.n)
     read_landmarks(settings.landmarks, held, labels)
     if settings.site is not None:
@@ -368,7 +374,9 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
         if _which(plain) != _which(trained.model):
             # The horizons do not matter to these values; those of the report are known to be good. Clusters and
             # training rows do: floor, test and censoring weights of two models side by side are the same.
-            at = replace(settings, horizons=result.horizons, resamples=0, by=(), site=None, landmarks=None)
+            at = replace(
+                settings, horizons=tuple(result.horizons) or None, resamples=0, by=(), site=None, landmarks=None
+            )
             plainly = replace(test, labels=None, sites=None)
             others = summary_values(audit_of(plain, plainly, at, False, training=parts.train))
     concordance = summary_values(result).get("harrell", 0.0)

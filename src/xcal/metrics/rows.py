@@ -260,6 +260,11 @@ class People:
     person: Integers
     n_gaps: int
 
+    @property
+    def outcome(self) -> Outcome:
+        """What was observed of the people."""
+        return Outcome(self.time, self.event, entry=self.entry if self.entry.any() else None)
+
 
 def by_person(hazard: Any, *, id: Any, time: Any, event: Any, entry: Any = None) -> People:
     r"""Return one F for each person of a model whose covariates change, from the hazards along the person's rows.

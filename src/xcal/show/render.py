@@ -409,4 +409,4 @@ def set_log_ticks(axis: Any) -> None:
 
 
 def _short_text(value: float) -> str:
-    return f"{value:.2g}" if value >= 0.01 else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
+    return f"{value:g}" if value >= 0.01 else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")

@@ -31,7 +31,9 @@ from xcal.data import surv
 from xcal.data.features import column_kind, follows_time, loaded_features, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
+from xcal.interop.predictions import count_rows, take_rows
 from xcal.metrics.inputs import Vector, rounded_time
+from xcal.metrics.rows import People, along_rows
 
 Labels = npt.NDArray[np.str_]
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
@@ -57,24 +59,27 @@ RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
 PART_OF_ROWS = 10_000
 
 
-def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
+def read_outcome(
+    y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None, people: bool = False
+) -> Outcome:
     """Read times, events, entries and intervals from `Surv`, a structured array, a data frame, or (time, event).
 
-    `X` and `beside` are what else is known of the same rows, as in `xcal.data.surv.read_outcome`.
+    Several rows of one id are refused unless the caller knows `people`. `X` and `beside` are what else is known of the
+    same rows, as in `xcal.data.surv.read_outcome`.
     """
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
         check_rows({"X": X, **(beside or {})})
-        found = y.outcome.limited(name, entry=True, intervals=True, causes=True)
+        found = y.outcome.limited(name, entry=True, intervals=True, people=people, causes=True)
     else:
-        found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True)
+        found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True, people=people)
     if found.n < 2:
         fail(name, "at least 2 rows", f"{found.n}")
     if not found.event.any():
         fail(name, "at least one event", f"{found.n} censored rows")
     times, events = np.array(found.time, dtype=np.float64), np.array(found.event)
-    return Outcome(times, events, entry=found.entry, lower=found.lower)
+    return Outcome(times, events, entry=found.entry, lower=found.lower, id=found.id)
 
 
 def unpacked(X: Any, y: Any) -> tuple[Any, Any]:
@@ -109,12 +114,54 @@ def read_training(training: Any) -> tuple[Any, Outcome | None]:
     """Features, if they were given, and outcomes of the training rows: ``y``, ``(X, y)`` or `SurvivalData`."""
     if training is None:
         return None, None
-    if isinstance(training, SurvivalData):
-        return training.x, read_outcome(training, name="training")
-    pair = isinstance(training, tuple) and len(training) == 2
-    if pair and np.ndim(training[0]) == 2:
-        return training[0], read_outcome(training[1], name="training y", X=training[0])
-    return None, read_outcome(training, name="training")
+    pair = isinstance(training, tuple) and len(training) == 2 and np.ndim(training[0]) == 2
+    x = training.x if isinstance(training, SurvivalData) else training[0] if pair else None
+    if pair:
+        outcome = read_outcome(training[1], name="training y", X=x, people=True)
+    else:
+        outcome = read_outcome(training, name="training", people=True)
+    if outcome.id is None:
+        return x, outcome
+    people = along_rows(np.zeros(outcome.n), outcome)
+    return None if x is None else take_rows(x, people.first), people.outcome
+
+
+def first_rows(people: People, **given: Any) -> list[Any]:
+    """Return what the first row of each person says, by the arguments of `audit`: it is known at the start.
+
+    Names of columns stay. Groups, sites and clusters are those of people, and the same in all of their rows.
+    """
+
+    def of_one(name: str, values: Any, *, same: bool) -> Any:
+        if (held := count_rows(values)) is not None and held != people.person.size:
+            fail(name, f"{people.person.size} rows, as many as y has", held)
+        if same:
+            check_same(name, values)
+        return take_rows(values, people.first)
+
+    def check_same(name: str, values: Any) -> None:
+        import pandas as pd
+
+        columns = [values[column] for column in values.columns] if hasattr(values, "columns") else [values]
+        for column in columns:
+            codes = pd.factorize(np.asarray(column))[0]
+            if (differs := codes != codes[people.first][people.person]).any():
+                fail(name, "one label in all rows of an id", "another one", first_row(differs))
+
+    found = []
+    for name, values in given.items():
+        same = name in ("groups", "sites", "clusters")
+        named = [values] if isinstance(values, str) else values if are_names(values, MOST_COLUMNS) else []
+        if same:
+            for column in named:
+                check_same(name, column_of(given["X"], column, name))
+        if values is None or named:
+            found.append(values)
+        elif isinstance(values, Mapping):
+            found.append({key: of_one(f"{name}[{key!r}]", one, same=same) for key, one in values.items()})
+        else:
+            found.append(of_one(name, values, same=same))
+    return found
 
 
 def read_thresholds(thresholds: Any) -> Vector:
@@ -189,6 +236,10 @@ def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels
     bad = ~(np.isfinite(found) & (found >= 0))
     if bad.any():
         fail("landmarks", "finite times of zero or larger", found[first_row(bad)], first_row(bad))
+    if outcome.id is not None:
+        fail(
+            "landmarks", "None beside several rows of one id: risks from there on depend on later ones", f"{found[0]:g}"
+        )
     if outcome.lower is not None:
         fail("landmarks", "None beside intervals: who had come so far without the event is not known", f"{found[0]:g}")
     last = float(outcome.time[outcome.event].max())

@@ -14,7 +14,7 @@ from xcal.validation.arguments import Censoring, LastSeen
 from xcal.validation.measure import measure
 from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
-from xcal.validation.sample import Sample, Source, few_times, landmark, read_predictions, sample_of
+from xcal.validation.sample import Sample, Source, few_times, landmark, people_of, read_predictions, sample_of
 from xcal.validation.study import Study, read_study
 from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.table_one import TableOne, of_audit
@@ -113,12 +113,13 @@ def audit(
         `SurvivalData` brings its own `y`.
     y
         Outcomes: `xcal.Surv`, a structured array as in scikit-survival, a data frame with columns time and event, or a
-        pair (time, event).
+        pair (time, event). Several rows of one `id` are those of a person whose covariates change: hazards are summed
+        along them, and people are counted, drawn and judged. Groups and covariates are then those of the first row.
     survival, cdf, risk
         Predictions in place of a model, one of them: survival curves (an array of shape (rows, times) with `times`, a
         data frame with times as column names or as index, or a list of functions), F at each row's observed time, or
         the risk at one time with ``horizons=`` that time. Curves may come with F: between a few times they do not tell
-        it.
+        it. Of several rows of one `id`, `cdf` is the probability of the event between entry and time of each row.
     times : array-like, optional
         Times of the columns of `survival`; for a model, times at which its curves are kept.
     interpolation : {"linear", "previous"}, optional
@@ -216,14 +217,14 @@ def audit(
         covariates=covariates,
         clusters=clusters,
     )
-    outcome = checks.read_outcome(y, X=X, beside=beside)
+    outcome = checks.read_outcome(y, X=X, beside=beside, people=True)
     checks.check_text("time_unit", time_unit)
     about = read_study(study)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, outcome.n)
     source = Source(model, X, outcome, survival, cdf, risk, times, interpolation)
     found, at = read_predictions(source, horizons)
-    given = few_times(found) if horizons is None and survival is not None else None
+    given = few_times(found) if horizons is None and survival is not None and outcome.id is None else None
     if name is not None:
         checks.check_text("name", name)
         if not name:
@@ -236,6 +237,17 @@ def audit(
         fail("weights", f"None beside {'intervals' if outcome.entry is None else 'times of entry'}", "weights")
     if own_weights is not None and censoring == "covariates":
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
+    stretches = None
+    if outcome.id is not None:
+        if landmarks is not None:
+            fail(
+                "landmarks", "None beside several rows of one id, whose later covariates are not known then", landmarks
+            )
+        people, found, stretches = people_of(source, found)
+        outcome = people.outcome
+        X, groups, sites, covariates, clusters = checks.first_rows(
+            people, X=X, groups=groups, sites=sites, covariates=covariates, clusters=clusters
+        )
     # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
     # Whether weighted rows are, the test does not tell.
     if any(one is not None and not (one.entry is None and one.lower is None) for one in (outcome, train_y)):
@@ -246,7 +258,7 @@ def audit(
     columns, left_out, no_covariates = checks.read_covariates(covariates, X, outcome, risk_of_rows)
     site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
     labels = checks.read_groups(groups, X, outcome.n) | of_sites
-    points = checks.read_landmarks(landmarks, outcome, labels)
+    points = checks.read_landmarks(landmarks, source.outcome, labels)
     of_rows: dict[str, Any] = {
         "covariates": columns,
         "clusters": checks.read_clusters(clusters, X, outcome.n),
@@ -269,6 +281,7 @@ def audit(
         groups=labels,
         site=site,
         small_sites=small_sites,
+        stretches=stretches,
         not_judged=() if given is None else tuple(float(t) for t in given if t not in at),
         landmarks=tuple(
             landmark(source, float(s), found, at, known, of_rows, asked, chosen_horizons=chosen) for s in points

@@ -485,7 +485,20 @@ def _plot_groups(result: AuditResult, horizon: float | None) -> Drawing:
     if horizon is None or not result.groups:
         return NOTHING[0]
     wanted: list[WantedValue] = [("All rows", "oe", horizon, None)]
-    wanted += [(name, "oe", horizon, name) for name in result.groups]
+    wanted += [(name, "oe", horizon, name) for name in result.groups if name not in result.sites]
+    return _forest_of_oe(result, horizon, wanted) if len(wanted) > 1 else NOTHING[0]
+
+
+def _plot_sites(result: AuditResult, horizon: float | None) -> Drawing:
+    if horizon is None or not result.sites:
+        return NOTHING[0]
+    wanted: list[WantedValue] = [("All rows", "oe", horizon, None)]
+    wanted += [(name, "oe", horizon, name) for name in result.sites]
+    wanted += [("Mean of sites", "oe_sites", horizon, None), ("A new site", "oe_new_site", horizon, None)]
+    return _forest_of_oe(result, horizon, wanted)
+
+
+def _forest_of_oe(result: AuditResult, horizon: float, wanted: list[WantedValue]) -> Drawing:
     title = f"O/E at {time_in_words(horizon, result.time_unit)}"
     return values_with_intervals([result], wanted, title=title, reference=1.0)[0]
 
@@ -523,6 +536,7 @@ _PLOTS: dict[str, tuple[Callable[[AuditResult, Any, str | None], Drawing], tuple
     "decision": (lambda one, t, _: _at(decision([one], t)[0], one, t), ("net_benefit", "horizon")),
     "risks": (lambda one, t, _: _at(risks_by_outcome(one, t)[0], one, t), ("horizon", "risks")),
     "groups": (lambda one, t, _: _plot_groups(one, t), ("oe", "horizon")),
+    "sites": (lambda one, t, _: _plot_sites(one, t), ("oe", "horizon")),
     "for_whom": (
         lambda one, t, _: covariate_parts([one], "Mean of F at the event (0.5 is right)")[0],
         ("conditional_calibration",),
@@ -533,5 +547,5 @@ _PLOTS: dict[str, tuple[Callable[[AuditResult, Any, str | None], Drawing], tuple
 KINDS: tuple[str, ...] = tuple(_PLOTS)
 """Kinds of pictures that `plot` accepts."""
 _BY_GROUP = ("calibration", "pit")
-AT_HORIZON = ("calibration", "decision", "risks", "groups", "precision")
+AT_HORIZON = ("calibration", "decision", "risks", "groups", "sites", "precision")
 """Those of them that are of one horizon."""

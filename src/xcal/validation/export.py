@@ -12,6 +12,7 @@ import numpy as np
 
 from xcal._files import check_target, write_whole
 from xcal.show.page import (
+    Answers,
     Block,
     Callout,
     Cell,
@@ -126,12 +127,15 @@ def _pieces(blocks: tuple[Block, ...], options: Mapping[str, tuple[str, ...]], a
             continue  # every number stands in numbers.csv
         elif isinstance(block, Text) and block.style == "reading":
             continue
-        elif isinstance(block, Callout | Checklist | Copyable | Figures | Notes | Table | Text):
+        elif isinstance(block, Answers | Callout | Checklist | Copyable | Figures | Notes | Table | Text):
             yield block, at
 
 
 def _add(document: Any, block: Block, at: str) -> None:
-    if isinstance(block, Text):
+    if isinstance(block, Answers):
+        for question, _, sentence in block.items:
+            document.add_paragraph(f"{question}: {sentence}")
+    elif isinstance(block, Text):
         document.add_paragraph(block.text)
     elif isinstance(block, Copyable):
         for part in block.text.split("\n\n"):
@@ -150,7 +154,9 @@ def _add(document: Any, block: Block, at: str) -> None:
         items = [(one.number, one.asks, one.answered, one.where) for one in block.items]
         _add_table(document, block.caption, ("Item", "Asks for", "Answered by", "Where"), items)
     elif isinstance(block, Table):
-        _add_table(document, block.caption, block.header, [tuple(map(_as_text, row)) for row in block.rows])
+        # What follows the horizon on the page says its own here.
+        caption = ": ".join(filter(None, (at, block.caption)))
+        _add_table(document, caption, block.header, [tuple(map(_as_text, row)) for row in block.rows])
 
 
 def _as_text(cell: Cell) -> str:

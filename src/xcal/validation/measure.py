@@ -28,9 +28,9 @@ from xcal.metrics.spec import ACROSS, ACROSS_SITES, METRICS, VALUES, Key, Role, 
 from xcal.validation.arguments import LANDMARK, MIN_EVENTS
 from xcal.validation.at_horizon import Tested, horizon_tests
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
+from xcal.validation.next_steps import measure_updates
 from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, OverTime, PartFound
 from xcal.validation.sample import Sample, group_name
-from xcal.validation.updating import measure_updates
 
 Progress = Callable[[int, int], None]
 
@@ -95,7 +95,7 @@ def rows_of_groups(sample: Sample) -> Iterator[tuple[str, str, str, BoolArray]]:
 
 # P-value, corrected within the family of parts, below which what was found in a part of a covariate is kept for the
 # verdict: it tells what is off from what is in doubt.
-PART_LEVEL = 0.2
+PART_LEVEL = 0.1
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
 _FEWEST_ROWS = 2000
 # Sites that make a mean over sites.

@@ -141,6 +141,11 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             "Rows came under observation at times of entry (left truncation): everything is given that a row has come "
             "so far, and risk sets hold the rows that had entered."
         )
+    if sample.rows.stretches is not None:
+        yield (
+            "Covariates change from row to row of a person: the predicted hazard was summed along the rows, of which "
+            "the sum of a right model is exponential."
+        )
     if between:
         yield (
             "Events are known to lie between two times: each has its part of every bin of F, and the probability of "

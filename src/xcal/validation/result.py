@@ -15,7 +15,7 @@ from xcal.validation.study import Study
 from xcal.validation.table_one import TableOne
 
 if TYPE_CHECKING:
-    from xcal.validation.precision import Precision
+    from xcal.validation.next_steps import Precision
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ class AuditResult:
 
         Enough for intervals as wide as ``oe=0.2, slope=0.4, auc=0.1, ici=0.05``, or as is said here.
         """
-        from xcal.validation.precision import precision
+        from xcal.validation.next_steps import precision
 
         return precision(self, widths)
 

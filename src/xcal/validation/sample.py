@@ -410,32 +410,33 @@ def _check_people(source: Source, horizons: Any) -> None:
         fail("cdf", "None beside survival curves of several rows of one id, which tell it", "F too")
 
 
-def people_of(source: Source, found: ModelPredictions) -> tuple[People, Outcome, ModelPredictions, Stretches]:
-    """Put the rows of people together: who they are, what happened to them, what is predicted of them, their rows."""
+def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPredictions, Stretches]:
+    """Put the rows of people together: what happened to these, what is predicted of them, and their rows."""
     outcome = source.outcome
     hazard, loss = _along(source, found)
     people = along_rows(hazard, outcome)
     n = people.time.size
-    late = people.entry if people.entry.any() else None
     gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
     reading = (
         f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
         f"along the rows, and F at the observed time is 1 - exp(-sum).{gaps}",
     )
+    told = found.reading
+    if found.survival is None and found.hazard is None:
+        told = ("The probability of the event along each row was given, and nothing else.",)
     rows = sample_of(replace(outcome, id=None), replace(found, cdf=None, nll=None, hazard=None), np.empty(0)).rows
     of_each = replace(
         found,
         n=n,
         survival=None,
         cdf=people.cdf,
-        cdf_entry=None if late is None else np.zeros(n),
+        cdf_entry=np.zeros(n) if people.entry.any() else None,
         nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
         risk_score=None,
         hazard=None,
-        reading=(*found.reading, *reading),
+        reading=(*told, *reading),
     )
-    together = Outcome(people.time, people.event, entry=late)
-    return people, together, of_each, Stretches(rows, people.person[rows.order])
+    return people, of_each, Stretches(rows, people.person[rows.order])
 
 
 def _along(source: Source, found: ModelPredictions) -> tuple[Vector, Vector | None]:

@@ -35,7 +35,7 @@ from xcal.show.page import (
 from xcal.validation import charts
 from xcal.validation.arguments import MIN_EVENTS, MOST_MISSING
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.precision import precision_in_words
+from xcal.validation.next_steps import precision_in_words
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
 from xcal.validation.study import probast, tripod
 from xcal.validation.table_one import Described, Followed
@@ -48,6 +48,7 @@ from xcal.validation.words import (
     find,
     interval,
     label,
+    listed,
     missing,
     names,
     not_judged,
@@ -163,7 +164,7 @@ def verdicts(results: Results) -> Block:
 # How the state of an answer looks.
 _LEVELS: dict[str, Level] = {
     "right": "good",
-    "small": "good",
+    "small": "caution",  # never "good" beside a p-value below .05
     "unsure": "unknown",
     "unknown": "unknown",
     "off": "caution",
@@ -352,7 +353,7 @@ def for_whom(results: Results) -> Section:
     found = [result.measured.for_whom for result in results]
     known = [one for one in found if one is not None]
     if not known:
-        return Section(heading, tuple(nothing(results, "conditional_calibration")), short)
+        return Section(heading, (*_parts_found(results), *nothing(results, "conditional_calibration")), short)
     blocks: list[Block] = [Text(_answer(name, result)) for name, result in _named(results)]
     parts = charts.following(
         [charts.covariate_parts(results)],
@@ -375,7 +376,22 @@ def for_whom(results: Results) -> Section:
             "lines are 95 % intervals.",
         )
         blocks.append(Row((parts, histogram)))
-    return Section(heading, (*blocks, *_columns(known[0])), short)
+    return Section(heading, (*blocks, *_parts_found(results), *_columns(known[0])), short)
+
+
+def _parts_found(results: Results) -> list[Block]:
+    """List the parts of covariates of which a test shows that the risks are not right on average."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, result in zip(names(results), results, strict=True):
+        for part in sorted(result.measured.parts, key=lambda one: one.p_value):
+            when = "all times" if part.horizon is None else time_in_words(part.horizon, result.time_unit)
+            ratio = AuditValue("oe", part.horizon, part.name, part.value, part.lower, part.upper)
+            who = f"{part.name}, {name}" if len(results) > 1 else part.name
+            rows.append((who, f"{part.n:,}", when, cell(ratio), (p_in_words(part.p_value), part.p_value)))
+    if not rows:
+        return []
+    caption = "Where risks are not right on average, or in doubt; p-values are corrected for all such tests"
+    return [Table(caption, ("Rows with", "Rows", "By", "O/E", "Test"), tuple(rows), (1, 3, 4))]
 
 
 def _named(results: Results) -> list[tuple[str, AuditResult]]:
@@ -562,6 +578,14 @@ def _shared(results: Results) -> list[str]:
     return [group for group in results[0].groups if all(group in result.groups for result in results)]
 
 
+_ACROSS: dict[Role, str] = {
+    "sites": "Mean over sites",
+    "new_site": "A new site",
+    "sites_tau2": "tau²",
+    "sites_i2": "I²",
+}
+
+
 def sites(results: Results, horizons: Sequence[float]) -> Section | None:
     """Show whether it is right at every site, and what to expect at a new one; None where there are no sites."""
     shared = [group for group in _shared(results) if group in results[0].sites]
@@ -570,26 +594,31 @@ def sites(results: Results, horizons: Sequence[float]) -> Section | None:
     heading, short = "Is it right at every site?", "Sites"
     if not horizons:
         return Section(heading, tuple(nothing(results, "horizon", "oe")), short)
-    pictures = [_forest(results, horizons, shared, metric, across=True) for metric in ("oe", "slope", "auc")]
-    wanted = [(beside(metric, role), horizon) for metric in ACROSS_SITES for role in ACROSS for horizon in horizons]
-    rows = [
-        (
-            f"{label(metric).name}, by {time_in_words(horizon, results[0].time_unit)}",
-            *(cell(find(result, metric, horizon)) for result in results),
-        )
-        for metric, horizon in wanted
-    ]
-    kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
-    blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2], _table(results, horizons, shared, "Site")]
+    drawn = [m for m in ("oe", "slope", "auc") if sum(bool(find(results[0], m, horizons[-1], g)) for g in shared) > 1]
+    pictures = [_forest(results, horizons, shared, metric, across=True) for metric in drawn]
+    blocks: list[Block] = [Row(tuple(pictures[:2])), *pictures[2:], _table(results, horizons, shared, "Site")]
     if (small := results[0].measured.small_sites) in shared:
         text = f"Sites with fewer than {MIN_EVENTS} events are too small to be judged alone"
         blocks.append(Text(f"{text}: {small}, which take no part in the means over sites.", "note"))
-    if kept:
+
+    def over(t: float) -> Table:
         caption = (
             "Over sites, by random effects. The interval of a new site is where the value of one that took no part is "
             "expected; I² is the share of the differences that is not chance"
         )
-        blocks.append(Table(caption, ("", *names(results)), kept, tuple(range(1, len(results) + 1))))
+        rows = [
+            (
+                label(metric).name if len(results) == 1 else f"{label(metric).name}, {name}",
+                *(cell(find(result, beside(metric, role), t)) for role in ACROSS),
+            )
+            for metric in ACROSS_SITES
+            for name, result in zip(names(results), results, strict=True)
+        ]
+        kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
+        return Table(caption, ("", *(_ACROSS[role] for role in ACROSS)), kept, tuple(range(1, len(ACROSS) + 1)))
+
+    if any(over(t).rows for t in horizons):
+        blocks.append(for_each_horizon(horizons, over))
     lines = [f"{label(one.what).name}: {one.why}" for result in results for one in result.measured.skipped
              if label(one.what).role == "sites"]  # fmt: skip
     if lines:
@@ -657,8 +686,9 @@ def _table(results: Results, horizons: Sequence[float], shared: Sequence[str], w
             cells += [cell(find(result, metric, t, group)) for t in horizons]
             whole = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
             rows.append((*cells, *(cell(find(result, one, None, group)) for one in whole)))
-    caption = f"{what}s; p-values are corrected for the number of groups"
-    return _without_empty_columns(Table(caption, tuple(header), tuple(rows), tuple(range(1, len(header)))))
+    table = _without_empty_columns(Table("", tuple(header), tuple(rows), tuple(range(1, len(header)))))
+    corrected = "; p-values are corrected for the number of groups" if header[-1] in table.header else ""
+    return replace(table, caption=f"{what}s{corrected}")
 
 
 def _without_empty_columns(table: Table) -> Table:
@@ -754,10 +784,14 @@ def characteristics(result: AuditResult) -> list[Block]:
     before = table.training_follow_up
     shown = [(line, _described(line.rows, table.min_cell)) for line in table.lines]
     rows: list[tuple[Cell, ...]] = []
-    for line, own in shown:
+    for k, (line, own) in enumerate(shown):
         what = line.name if not line.label else f"{line.name}: {line.label}"
         then = "–" if line.training is None else _described(line.training, table.min_cell)
-        difference: Cell = "–" if math.isnan(line.difference) else (f"{line.difference:.2f}", line.difference)
+        # That of the whole column, in its first line.
+        again = k > 0 and table.lines[k - 1].name == line.name
+        nothing_said = "" if again else "–"
+        said_once = nothing_said if again or math.isnan(line.difference) else f"{line.difference:.2f}"
+        difference: Cell = (said_once, line.difference) if said_once not in ("", "–") else said_once
         rows.append((what, own, then, difference))
     for what, tell in _FOLLOWED.items():
         both = [tell(one, result.time_unit) if one is not None else "–" for one in (table.follow_up, before)]
@@ -775,8 +809,10 @@ def _described(one: Described, min_cell: int) -> Cell:
         return f"fewer than {min_cell}" if one.n is None else "–"
     if math.isnan(one.sd):
         return (f"{one.n:,} ({one.value:.1%})", one.value)
+    # As many decimals as show three digits of the standard deviation.
+    decimals = max(0, 2 - math.floor(math.log10(one.sd))) if one.sd > 0 else 2
     return (
-        f"{one.value:.4g} ({one.sd:.3g})",
+        f"{one.value:,.{decimals}f} ({one.sd:,.{decimals}f})",
         one.value,
         f"{one.median:g} ({one.lower_quartile:g} to {one.upper_quartile:g})",
     )
@@ -830,7 +866,7 @@ def sample_size(result: AuditResult, horizons: Sequence[float]) -> Section | Non
         lines = tuple(
             (
                 label(one.metric).name,
-                (f"{one.upper - one.lower:.2f}", one.upper - one.lower, f"{one.lower:.2f} to {one.upper:.2f}"),
+                (f"{one.upper - one.lower:.3f}", one.upper - one.lower, f"{one.lower:.3f} to {one.upper:.3f}"),
                 f"{one.width:g}",
                 (f"{one.n_needed:,}", float(one.n_needed)),
             )
@@ -842,6 +878,11 @@ def sample_size(result: AuditResult, horizons: Sequence[float]) -> Section | Non
         "Widths to aim for: of O/E, slope and AUC those that Riley and others use (BMJ 2024;384:e074821), of the ICI "
         "what is good enough. Rows like these are assumed, with the same values."
     )
+    if (most := result.verdict.events_needed) is not None:
+        note += (
+            f" That the probabilities can be trusted takes more to say, about {most:,} events: each interval must lie "
+            "within what is good enough."
+        )
     blocks += [
         Row((picture, for_each_horizon(horizons, table)), (1, 1)),
         Text(note, "note"),
@@ -905,12 +946,25 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
         caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
         blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
     blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
-    skipped = [
-        f"{skipped_title(one, result.time_unit)}: {one.why}" for result in results for one in result.measured.skipped
-    ]
-    if skipped:
-        blocks.append(Notes(tuple(dict.fromkeys(skipped)), "Not computed"))
+    if skipped := _not_computed(results):
+        caption = "Not computed"
+        blocks.append(Table(caption, ("What", "In", "Why"), skipped))
     return Section("All numbers", tuple(blocks), "All numbers")
+
+
+def _not_computed(results: Results) -> tuple[tuple[str, str, str], ...]:
+    """Return what was not computed, of which rows, and why: a line for each reason, as many values may share it."""
+    what: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for one in result.measured.skipped:
+            # A group that was not judged at all is named among its own.
+            name = "Everything" if one.what == "group" else skipped_title(replace(one, group=None), result.time_unit)
+            known = what.setdefault((one.why, one.group or "all rows"), [])
+            known += [name] if name not in known else []
+    where: dict[tuple[str, str], list[str]] = {}
+    for (why, group), titles in what.items():
+        where.setdefault((listed(titles), why), []).append(group)
+    return tuple((titles, ", ".join(groups), why) for (titles, why), groups in where.items())
 
 
 def _value_table(values: Sequence[AuditValue], caption: str, unit: str, *, filterable: bool) -> Table:

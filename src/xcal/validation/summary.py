@@ -60,6 +60,7 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
     concerns = [
         *_of_events(time, event, few),
         *_of_clusters(rows),
+        *_of_people(rows),
         *_of_entry(rows),
         *_of_intervals(rows),
         *_of_weights(rows, training),
@@ -120,6 +121,18 @@ def _of_clusters(rows: Rows) -> Iterator[Concern]:
     if few:
         effect += f" With fewer than {ENOUGH_CLUSTERS} clusters the intervals are somewhat too narrow, too."
     yield Concern(f"Rows that depend on each other: {rows.n:,} rows in {count:,} clusters", effect, few)
+
+
+def _of_people(rows: Rows) -> Iterator[Concern]:
+    if rows.stretches is None:
+        return
+    effect = (
+        "F of a person is 1 - exp(-H), with H the hazard summed along the rows: people are counted, not rows. "
+        "There are no risks by a horizon, which depend on covariates that nobody knows before. Groups and covariates "
+        "are those of the first row."
+    )
+    many = f"{rows.stretches.rows.n:,} rows of {rows.n:,} people"
+    yield Concern(f"Covariates that change: {many}", effect, False)
 
 
 def _of_entry(rows: Rows) -> Iterator[Concern]:

@@ -17,7 +17,7 @@ of families. So a model that is right is called off in about 2 of 100 audits, ho
 are, and distrusted in at most 1 (docs/audit.md has the rates that were measured).
 
 Parts of covariates, such as the oldest quarter, are judged by their average alone (O/E). Where it lies outside the good
-range and its test, corrected for the number of parts but not for the families, has a p-value below .2, the part is *in
+range and its test, corrected for the number of parts but not for the families, has a p-value below .1, the part is *in
 doubt*: it is not called off, and keeps the model from being trusted until there are more events.
 
 A calibration slope whose interval is wide says that the risks differ little between rows. It can show that something is
@@ -35,7 +35,7 @@ from xcal.calibration.subgroups import departure_in_words
 from xcal.metrics.intervals import POSITIVE, times_as_many
 from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
-from xcal.validation.precision import rounded_up
+from xcal.validation.next_steps import rounded_up
 from xcal.validation.result import Answer, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
