@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import xcal
 from tests.cli.test_fit import changed, error, patients, run, written
+from tests.metrics.test_by_person import walked
 from xcal.cli.app import app
 
 COLUMNS = ["age", "sex", "seen", "smoker"]
@@ -202,3 +203,33 @@ class TestReport:
         assert run(path, out=tmp_path / "run").exit_code == 0
         written(tmp_path, patients(60, seed=1))
         assert "expected the bytes of which" in error(call("report", tmp_path / "run"))
+
+
+class TestPeople:
+    def test_rows_of_people_from_fit_to_audit(self, tmp_path):
+        """A run of people, its report, and an audit of what it predicts for the same rows say the same."""
+        rows = walked(120, 7).drop(columns="hazard")
+        rows.to_csv(tmp_path / "p.csv", index=False)
+        words = ["--id", "id", "--entry", "entry"]
+        done = run(tmp_path / "p.csv", *words, out=tmp_path / "run", time="time", event="event")
+        assert done.exit_code == 0, done.exception
+        told = call("evaluate", tmp_path / "run", tmp_path / "p.csv", "--resamples", "0", "--json")
+        whole = {value["metric"]: value["value"] for value in json.loads(told.stdout)["measured"]["values"]}
+        done = call(
+            "predict",
+            tmp_path / "run",
+            tmp_path / "p.csv",
+            "--out",
+            tmp_path / "q.csv",
+            "--copy",
+            "id",
+            "--copy",
+            "entry",
+        )
+        assert done.exit_code == 0, done.exception
+        table = pd.read_csv(tmp_path / "q.csv")
+        y = xcal.Surv(**{name: table[name] for name in ("time", "event", "entry", "id")})
+        found = xcal.audit(cdf=table["cdf"], y=y, n_bootstrap=0, progress=False)
+        assert found.data.n == 120
+        for name in ("event_ratio", "d_calibration"):
+            assert found.value(name).value == pytest.approx(whole[name], rel=1e-6)

@@ -7,7 +7,7 @@ from lifelines import CoxTimeVaryingFitter
 from typer.testing import CliRunner
 
 from tests.metrics.test_by_person import walked
-from xcal import Surv, audit, d_calibration
+from xcal import Surv, audit, compare_models, d_calibration
 from xcal.cli.app import app
 from xcal.data.survival import SurvivalData
 from xcal.interop import HazardFunction
@@ -151,6 +151,18 @@ class TestByHand:
         one = audit(HazardFunction(lambda X, t: np.exp(X["level"].to_numpy())), data, **OPTIONS)
         other = audit(cdf=cdf(rows), y=target(rows), training=target(walked(80, 3)), **OPTIONS)
         assert one.value("event_ratio").value == pytest.approx(other.value("event_ratio").value, rel=1e-6)
+
+    def test_two_models(self, rows):
+        X, y = rows[["level"]], target(rows)
+        models = {
+            name: HazardFunction(lambda X, t, k=k: k * np.exp(X["level"].to_numpy()))
+            for name, k in (("a", 1), ("b", 2))
+        }
+        found = compare_models(models, X, y, n_bootstrap=20, progress=False)
+        own = audit(models["b"], X, y, **OPTIONS)
+        assert found["b"].value("event_ratio").value == pytest.approx(own.value("event_ratio").value, rel=1e-12)
+        difference = {one.metric: one.value for one in found.differences["b"]}["d_calibration"]
+        assert difference == pytest.approx(own.value("d_calibration").value - found["a"].value("d_calibration").value)
 
 
 class TestVerdict:

@@ -69,7 +69,8 @@ def predict(
     event until time 12), q_0.25 and so on (the time by which a quarter has
     had the event). If the file has the time column,
     time, event and cdf, the probability of an event by that time, come too:
-    xcal audit can read the table. With --after all times still count from
+    xcal audit can read the table. Of a run with --id, cdf is that of an
+    event between the start and the end of the row. With --after all times still count from
     the start; cdf is then left out.
 
     For example:

@@ -22,7 +22,7 @@ from xcal.data.survival import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
-from xcal.metrics.rows import along_rows
+from xcal.metrics.rows import along_rows, since
 from xcal.training.result import Progress
 from xcal.validation import audit
 from xcal.validation.arguments import first_rows, read_covariates, read_groups, read_landmarks, read_outcome, read_sites
@@ -494,7 +494,7 @@ def predicted(
         found |= {f"{QUANTILE}{share:g}": at[:, k] for k, share in enumerate(quantiles)}
     # Beside curves of those who have come this far an F from the start would be misread.
     if settings.time is not None and settings.time in table.names and after is None:
-        found[OWN_CDF] = _own_cdf(model, X, table, settings.time)
+        found[OWN_CDF] = _own_cdf(model, X, table, settings)
     return pd.DataFrame(found)
 
 
@@ -507,20 +507,29 @@ def _reached(table: TableFile, after: str | None) -> Any:
     return table.times(after, "--after")
 
 
-def _own_cdf(model: SurvivalModel, X: Any, table: TableFile, column: str) -> Any:
-    """F at the observed time of each row whose time is known; empty elsewhere."""
+def _own_cdf(model: SurvivalModel, X: Any, table: TableFile, settings: FitSettings) -> Any:
+    """F at the observed time of each row whose time is known; empty elsewhere.
+
+    Where covariates change, the probability of the event between the start and the end of the row.
+    """
     from xcal.interop import read_model
 
-    known = table.frame[column].notna().to_numpy()
-    if not known.any():
-        return np.full(table.n, np.nan)
-    rows = np.flatnonzero(known)
-    # Zero in place of an empty cell, for the check only: errors name the line of the file.
-    filled = table.frame[column].where(known, 0).infer_objects()
-    time = TableFile(table.path, table.frame.assign(**{column: filled}), table.lines).times(column, "--time")[rows]
-    read = read_model(model, X.iloc[rows].reset_index(drop=True), time=time, event=np.ones(rows.size, dtype=bool))
+    columns = {str(settings.time): "--time"}
+    if settings.id is not None and settings.entry in table.names:
+        columns[str(settings.entry)] = "--entry"
+    known = table.frame[list(columns)].notna().all(axis=1).to_numpy()
     values = np.full(table.n, np.nan)
-    values[rows] = read.cdf
+    if not known.any():
+        return values
+    rows, ends = np.flatnonzero(known), []
+    for column, option in columns.items():
+        # Zero in place of an empty cell, for the check only: errors name the line of the file.
+        filled = table.frame[column].where(known, 0).infer_objects()
+        time = TableFile(table.path, table.frame.assign(**{column: filled}), table.lines).times(column, option)[rows]
+        read = read_model(model, X.iloc[rows].reset_index(drop=True), time=time, event=np.ones(rows.size, dtype=bool))
+        assert read.cdf is not None
+        ends.append(read.cdf)
+    values[rows] = ends[0] if len(ends) == 1 else since(*ends)
     return values
 
 

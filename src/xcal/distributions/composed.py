@@ -160,8 +160,8 @@ class Mixture(SurvivalDistribution):
     def breaks(self) -> Tensor:
         """Quantiles of all components, in order."""
         with torch.no_grad():
-            found = [component.quantile(p) for component in self.components for p in LEVELS]
-            return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
+            levels = self.example.new_tensor(LEVELS)
+            return torch.cat([_quantiles(component, levels) for component in self.components]).sort(dim=0).values
 
 
 @final
@@ -403,10 +403,11 @@ class RecalibratedDistribution(SurvivalDistribution):
         with torch.no_grad():
             tails = torch.tensor(TAILS, dtype=self.knots.dtype, device=self.knots.device)
             shares = torch.cat([tails, self.knots[1:-1], self._split_ends[1:-1], 1 - tails])
-            found = [self.base.quantile(share) for share in shares]
+            found = _quantiles(self.base, shares)
             if self.base.bins is not None:
-                found += [edge.expand(found[0].shape) for edge in self.base.bins.edges]
-            return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
+                edges = self.base.bins.edges
+                found = torch.cat([found, edges.view(-1, *[1] * (found.ndim - 1)).expand(-1, *found.shape[1:])])
+            return found.sort(dim=0).values
 
 
 # What is left without the event at the ends of the pieces by which the mean of a heavy tail is integrated.
@@ -577,6 +578,12 @@ class SurvivorDistribution(SurvivalDistribution):
             if self.base.bins is None:
                 found += [self.quantile(level).unsqueeze(0) for level in LEVELS]
             return torch.nan_to_num(torch.cat(found), posinf=torch.finfo(self.after.dtype).max).sort(dim=0).values
+
+
+def _quantiles(law: SurvivalDistribution, levels: Tensor) -> Tensor:
+    """Quantiles at several levels, (levels, ..., n), by one search."""
+    shape = law.batch_shape
+    return law.quantile(levels.view(-1, *[1] * len(shape)).expand(-1, *shape))
 
 
 def _after_zero(values: Tensor) -> Tensor:

@@ -324,6 +324,7 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
     time, event, several = outcome.time, outcome.event, outcome.id is not None
     if several:
         _check_people(source, horizons)
+        horizons = None
     in_part: dict[str, Any] = {"the times of entry": outcome.entry, "both ends of intervals": outcome.lower}
     for where, values in in_part.items():
         if values is not None and survival is None and source.model is None and not several:
@@ -402,7 +403,7 @@ def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) ->
 def _check_people(source: Source, horizons: Any) -> None:
     """Refuse what has no meaning for people whose covariates change."""
     beside = "beside several rows of one id: what happens by a time depends on covariates that are not known before"
-    if horizons is not None:
+    if horizons is not None and np.size(horizons):
         fail("horizons", f"None {beside}", horizons)
     if source.risk is not None:
         fail("risk", f"None {beside}", "risks")
