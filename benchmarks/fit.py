@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.measure import users_environment
 from xcal._devices import usable_threads
 
 OTHERS = 8  # columns that are no plain numbers
@@ -66,7 +67,7 @@ def patients(n: int, columns: int) -> pd.DataFrame:
 def measured(words: list[str], folder: str) -> tuple[float, float, float]:
     """Seconds of clock and processor, and GB, of a process; the largest of all processes so far."""
     before, clock = os.times(), time.perf_counter()
-    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, cwd=folder, env=users_environment())
     wall, after = time.perf_counter() - clock, os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return wall, used, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.measure import users_environment
+
 CODE = "import time; start = time.process_time(); {}; print(time.process_time() - start)"
 TRAINING = """import torch, xcal
 from torch import nn
@@ -51,7 +53,7 @@ frame.assign(months=np.minimum(happens, leaves), died=(happens <= leaves) * 1).t
 def whole(words: list[str], folder: str) -> tuple[float, float]:
     """Seconds of processor and clock that a process takes from its start to its end."""
     before = os.times()
-    subprocess.run([sys.executable, *words], capture_output=True, check=True, cwd=folder)
+    subprocess.run([sys.executable, *words], capture_output=True, check=True, cwd=folder, env=users_environment())
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return used, after.elapsed - before.elapsed
@@ -62,7 +64,8 @@ def main() -> None:
     for _ in range(7):
         for name, work in WORK.items():
             command = [sys.executable, "-c", CODE.format(work)]
-            taken[name].append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=users_environment())
+            taken[name].append(float(done.stdout))
     medians = {name: statistics.median(times) for name, times in taken.items()}
     for name, seconds in medians.items():
         print(f"{name}: {seconds:.3f} s, {seconds / medians['import torch']:.2f} of importing torch")

@@ -1,6 +1,7 @@
 """Time and memory, measured the same way everywhere."""
 
 import multiprocessing
+import os
 import resource
 import statistics
 import threading
@@ -8,6 +9,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+
+def users_environment() -> dict[str, str]:
+    """Environment of a process that keeps the bytecode of its modules, as a user's does."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def median_seconds(run: Callable[[], Any], *, repeats: int = 7, warmup: int = 2, cuda: bool = False) -> float:

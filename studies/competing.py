@@ -23,19 +23,17 @@ Each model of a fold is one line of JSON; the same command again adds what is mi
 """
 
 import argparse
-import json
 import os
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from studies._records import append_line, read_lines, side_by_side
 from xcal import SurvivalPath
 from xcal.calibration import cause_calibration
 from xcal.data import SurvivalData
@@ -212,7 +210,8 @@ def likelihood_of_bins(predict: Predict, train: SurvivalData, test: SurvivalData
 # --- The cells, their records and the table.
 
 
-def cell(data: str, repeat: int, fold: int, family: str) -> list[dict[str, Any]]:
+def cell(task: tuple[str, int, int, str]) -> list[dict[str, Any]]:
+    data, repeat, fold, family = task
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = loaded(data)
@@ -264,7 +263,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print the table of the records alone")
     options = parser.parse_args()
-    lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    lines = read_lines(options.out)
     known = {tuple(line[name] for name in ("data", "repeat", "fold", "family")) for line in lines}
     wanted = [
         (data, repeat, fold, family)
@@ -275,11 +274,10 @@ def main() -> None:
         if (data, repeat, fold, family) not in known and not options.show
     ]
     os.environ["OMP_NUM_THREADS"] = "1"
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(cell, *one) for one in wanted]):
-            lines += done.result()
-            with options.out.open("a") as file:
-                file.writelines(json.dumps(line) + "\n" for line in done.result())
+    for _, done in side_by_side(cell, wanted, options.workers):
+        lines += done
+        for line in done:
+            append_line(options.out, line)
     show(lines)
 
 

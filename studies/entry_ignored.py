@@ -1,32 +1,29 @@
 """What ignoring delayed entry does to a model, and what the penalty and recalibration do then.
 
-Rows come under observation late, half of them, and only if they are without the event until then. A model that
-ignores their entry counts the time before it as time in which an event could have been seen: it takes hazards for
-lower.
+Rows come under observation late, half of them, and only if they are without the event until then. A model that ignores
+their entry counts the time before it as time in which an event could have been seen: it takes hazards for lower.
 
 Claim: a model that knows the entry is right; without that knowledge neither the penalty nor recalibration helps, as
 both then aim at the same wrong risk; recalibration by rows whose entry is known corrects most of it.
 
-Weibull times, log-scale .3 + .6 a - .4 b and shape 1.4; half of the rows enter at a uniform time up to 2; 30 % of
-those under observation are censored. A Weibull network is trained on 1,500 rows, recalibrated on 500 more, and judged
-on 5,000 new ones by the mean distance of its survival to the true one up to time 3, by the mean of the difference
-(above 0: it is too optimistic), both in 1e-2, and by D-calibration of rows with their entry, less its floor, in 1e-3.
-Means over ``--runs`` draws with standard errors. The rows of the record can be added to: the same command computes
-what is missing.
+Weibull times, log-scale .3 + .6 a - .4 b and shape 1.4; half of the rows enter at a uniform time up to 2; 30 % of those
+under observation are censored. A Weibull network is trained on 1,500 rows, recalibrated on 500 more, and judged on
+5,000 new ones by the mean distance of its survival to the true one up to time 3, by the mean of the difference (above
+0: it is too optimistic), both in 1e-2, and by D-calibration of rows with their entry, less its floor, in 1e-3. Means
+over ``--runs`` draws with standard errors. The rows of the record can be added to: the same command computes what is
+missing.
 """
 
 import argparse
-import json
 import os
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from studies._records import append_line, read_lines, side_by_side
 from xcal import Surv, SurvivalModel
 from xcal.recalibration.predictor import SurvivalPredictor
 
@@ -108,15 +105,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print the table of the records alone")
     options = parser.parse_args()
-    lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    lines = read_lines(options.out)
     known = {line["seed"] for line in lines}
     wanted = [] if options.show else [seed for seed in range(options.runs) if seed not in known]
     os.environ["OMP_NUM_THREADS"] = "1"
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(run, seed) for seed in wanted]):
-            lines += done.result()
-            with options.out.open("a") as file:
-                file.writelines(json.dumps(line) + "\n" for line in done.result())
+    for _, done in side_by_side(run, wanted, options.workers):
+        lines += done
+        for line in done:
+            append_line(options.out, line)
     show(sorted(lines, key=lambda line: (line["entry"], line["seed"])))
 
 

@@ -26,7 +26,8 @@ from xcal import Surv, audit
 WIDTHS = (0.1, 0.4, 1.2)
 CENSORED = (0.0, 0.4, 0.8)
 KINDS = ("entry", *(f"{kind} {width:g}" for kind in ("visits", "both") for width in WIDTHS))
-HORIZONS = (0.3, 0.8)
+HORIZONS = {"early": 0.3, "late": 0.8}
+REMAINING = 0.1  # of the rows, at least, are under observation at a horizon
 TIMES = np.concatenate([np.geomspace(1e-4, 0.09, 16), np.linspace(0.1, 2.0, 39), np.linspace(2.2, 6.0, 10)])
 COVERED = ("oe", "slope", "brier", "event_ratio")
 _NEVER = 1e9
@@ -76,11 +77,21 @@ def scale_of(kind: str, share: float) -> float:
 
 
 @cache
+def horizons_of(kind: str, share: float) -> dict[float, str]:
+    """Horizons by which enough rows are still under observation, and their names."""
+    rows = draw(kind, 5_000, scale_of(kind, share), np.random.default_rng(9))
+    known = np.sort(rows["lower"] if "lower" in rows else rows["time"])[::-1]
+    last = float(known[int(REMAINING * known.size)])
+    found = {name: float(f"{min(h, last * h / HORIZONS['late']):.2g}") for name, h in HORIZONS.items()}
+    return {h: name for name, h in found.items()}
+
+
+@cache
 def true_brier(kind: str, share: float) -> dict[float, float]:
     """Brier scores of the true model: the mean of p (1 - p) over rows that entered before the horizon."""
     rows = draw(kind, 50_000, scale_of(kind, share), np.random.default_rng(10))
     found = {}
-    for h in HORIZONS:
+    for h in horizons_of(kind, share):
         there = rows["entry"] < h
         risk = -np.expm1(hazard(rows["x"], rows["entry"]) - hazard(rows["x"], h))[there]
         found[h] = float((risk * (1 - risk)).mean())
@@ -98,19 +109,19 @@ def outcome(rows: dict[str, np.ndarray]) -> np.ndarray:
 def audited(task: tuple[str, float, int, int, int, int]) -> dict:
     """Audit data sets of one kind; count rejections of every test, and intervals that hold the truth."""
     kind, share, n, first, last, resamples = task
-    scale, brier = scale_of(kind, share), true_brier(kind, share)
+    scale, brier, names = scale_of(kind, share), true_brier(kind, share), horizons_of(kind, share)
+    times = np.union1d(TIMES, list(names))
     counts: dict[str, list[int]] = {}
     warnings.simplefilter("ignore", UserWarning)
     for seed in range(first, last):
         rng = np.random.default_rng([KINDS.index(kind), round(10 * share), n, seed])
         rows = draw(kind, n, scale, rng)
-        horizons = [h for h in HORIZONS if h < rows["time"].max()]
         result = audit(
-            survival=np.exp(-hazard(rows["x"][:, None], TIMES)),
-            times=TIMES,
+            survival=np.exp(-hazard(rows["x"][:, None], times)),
+            times=times,
             cdf=-np.expm1(-hazard(rows["x"], rows["time"])),
             y=outcome(rows),
-            horizons=horizons,
+            horizons=list(names),
             covariates={"x": rows["x"]},
             n_bootstrap=resamples,
             seed=seed,
@@ -119,7 +130,7 @@ def audited(task: tuple[str, float, int, int, int, int]) -> dict:
         for value in result:
             if value.group is not None:
                 continue
-            at = value.metric if value.horizon is None else f"{value.metric} at {value.horizon:g}"
+            at = value.metric if value.horizon is None else f"{value.metric} {names[value.horizon]}"
             if value.metric.endswith("_p"):
                 hit = value.value <= 0.05
             elif value.metric in COVERED and np.isfinite(value.lower):

@@ -1100,8 +1100,12 @@ class TestConfig:
 
         path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
         settings = FitSettings(
-            str(path), "t", "e", "dead", ";", ",", "day-first", None, "part", "g", 0.3, ("a",), ("b", "c"), True,
-            ("s",), "ward", ("x",), "weibull", (0.0, 1e-5), 2, "always", 7, (1.0, 2.5), (1.5,), "end", "months", 0, 3,
+            str(path), "t", "e", "dead", None, (), "from", None, None, "who", ";", ",", "day-first", None, "part", "g",
+            0.3, ("a",), ("b", "c"), True, ("s",), "ward", ("x",), "weibull", (0.0, 1e-5), 2, "always", 7, (1.0, 2.5),
+            (1.5,), "end", "months", 0, 3,
         )  # fmt: skip
-        (tmp_path / "c.toml").write_text(write_config(settings), encoding="utf-8")
-        assert merged(tmp_path / "c.toml", {}) == settings
+        by_cause = replace(settings, event=None, event_value=None, cause="c", causes=("one", "two"))
+        between = replace(settings, time=None, event=None, event_value=None, lower="l", upper="u")
+        for one in (settings, by_cause, between):
+            (tmp_path / "c.toml").write_text(write_config(one), encoding="utf-8")
+            assert merged(tmp_path / "c.toml", {}) == one

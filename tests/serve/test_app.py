@@ -1,13 +1,14 @@
 """The server keeps others out, bounds what comes in, and leaves nothing behind."""
 
+import io
 import json
 import socket
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import xcal
 from tests.serve.running import TOKEN, running, wait
@@ -127,15 +128,14 @@ def test_a_model_becomes_a_calculator_and_the_call_gives_the_same(server, model,
     found = server.said(f"files/{key}/curve", {"age": "71", "sex": "m"})
     row, path = pd.DataFrame([{"age": 71.0, "sex": "m"}]), xcal.load(model)
     np.testing.assert_allclose(found["survival"], path.predict_survival_function(row, found["times"])[0])
-    times = torch.tensor(found["times"])
-    members = [member.survival(times).numpy().ravel() for member in path.predict_members(row)]
-    np.testing.assert_allclose(found["lower"], np.min(members, axis=0), atol=1e-6)
-    np.testing.assert_allclose(found["upper"], np.max(members, axis=0), atol=1e-6)
+    band = path.predict_survival_function(row, found["times"], interval=True)
+    np.testing.assert_allclose([found["lower"], found["upper"]], [band.lower[0], band.upper[0]])
+    assert (np.array(found["lower"][1:]) < found["survival"][1:]).all()
     monkeypatch.chdir(model.parent)
     *statements, last = found["call"].split("\n")
     names = {}
     exec("\n".join(statements), names)
-    np.testing.assert_allclose(eval(last, names)[0], found["survival"])
+    np.testing.assert_allclose(eval(last, names).survival[0], found["survival"])
     for values in ({"age": "old", "sex": "m"}, {"age": "1e999"}):
         assert server.said(f"files/{key}/curve", values)["error"].startswith("age: expected")
     assert server.said(f"files/{key}/curve", {"age": "60", "sex": "x"})["notes"]
@@ -176,11 +176,15 @@ def test_a_table_becomes_a_report(server):
     assert (asked["time"], asked["event"], asked["curves"]) == ("months", "died", "s_*")
     shown = server.said(f"files/{key}/command", {**asked, "horizons": "6"})["command"]
     assert "--horizons=6" in shown
+    asked = {**asked, "export": "tables"}
+    shown = server.said(f"files/{key}/command", {**asked, "horizons": "6"})["command"]
     assert server.said(f"files/{key}/start", {**asked, "horizons": "6"})["state"] in ("waiting", "running")
     assert "error" in server.said(f"files/{key}/start", asked)
     done = server.ended(key)
     assert (done["state"], done["error"], done["command"]) == ("done", "", shown)
-    assert {"audit.json", "report.html"} <= set(done["results"])
+    assert set(done["results"]) == {"audit.json", "report.html", "tables.zip"}
+    with zipfile.ZipFile(io.BytesIO(server.ask(f"files/{key}/tables.zip")[2])) as archive:
+        assert {"tables.docx", "calibration-6.svg", "calibration-6.png"} <= set(archive.namelist())
     status, headers, page = server.ask(f"files/{key}/report.html")
     assert status == 200
     assert "sandbox" in headers["content-security-policy"]

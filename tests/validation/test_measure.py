@@ -29,7 +29,9 @@ OF_ALL_ROWS = {
     *("bound_coverage", "interval_coverage"),
 }
 # Values of an audit in their order; quantiles of F are of `evaluate` alone, and these rows have no sites or entries.
-ORDER = [name for name in VALUES if not name.startswith(("quantile", "event_ratio")) and "_site" not in name]
+# Nor those of several causes.
+_ELSEWHERE = ("quantile", "event_ratio", "concordance", "cause_calibration")
+ORDER = [name for name in VALUES if not name.startswith(_ELSEWHERE) and "_site" not in name]
 # Known from resamples alone.
 RESAMPLED = {
     *("d_calibration_km_excess", "d_calibration_ipcw_excess", "km_calibration_floor", "km_calibration_excess"),

@@ -184,6 +184,41 @@ class TestVerdict:
         assert max(few.values()) <= 12, few
 
 
+class TestWholeMonths:
+    """A row for each month, and the probability of the event in it: a true discrete hazard."""
+
+    def months(self, n, seed):
+        rng = np.random.default_rng([n, seed])
+        lines = []
+        for person in range(n):
+            level = rng.normal()
+            for month in range(rng.integers(2, 13)):
+                chance = 1 / (1 + np.exp(1.5 - level))
+                lines.append((person, month, month + 1, rng.random() < chance, chance))
+                if lines[-1][3]:
+                    break
+                level += rng.normal(scale=0.5)
+        return pd.DataFrame(lines, columns=["id", "entry", "time", "event", "chance"])
+
+    def test_an_event_came_some_time_in_its_month(self):
+        few, exact, ratios = {}, 0, []
+        for seed in range(40):
+            rows = self.months(300, seed)
+            found = audit(cdf=rows["chance"], y=target(rows), **OPTIONS)
+            for name in ("d_calibration_p", "event_ratio_p"):
+                few[name] = few.get(name, 0) + (found.value(name).value < 0.05)
+            ratios.append(found.value("event_ratio").value)
+            other = audit(cdf=rows["chance"], y=target(rows), last_seen="exact", **OPTIONS)
+            exact += other.value("d_calibration_p").value < 0.05
+        assert max(few.values()) <= 6, few  # of 40, 5 % and three standard errors
+        assert exact >= 38
+        assert np.mean(ratios) == pytest.approx(1, abs=4 * np.std(ratios) / 40**0.5)
+        told = {one.what: one for one in found.data.concerns}
+        (coarse,) = (one for what, one in told.items() if what.startswith("Times in whole units"))
+        assert not coarse.serious
+        assert "drawn evenly" in coarse.effect
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "message"),

@@ -484,7 +484,7 @@ def test_exports(tmp_path):
         survival=made.survival(times), times=times, y=y, groups={"g": made.rate > 1}, n_bootstrap=20, progress=False
     )
     frame = result.to_frame()
-    assert list(frame.columns) == ["metric", "horizon", "group", "value", "lower", "upper"]
+    assert list(frame.columns) == ["metric", "horizon", "group", "cause", "value", "lower", "upper"]
     assert len(frame) == len(result.values)
     text = result.to_json(tmp_path / "audit.json")
     assert (tmp_path / "audit.json").read_text() == text

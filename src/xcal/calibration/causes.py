@@ -17,19 +17,21 @@ up from the entry.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import FloatArray, as_causes, as_count, as_numpy, as_time, check_rows, fail, first_row
+from xcal._checks import FloatArray, as_causes, as_choice, as_count, as_numpy, as_time, check_rows, fail, first_row
 from xcal.calibration.bins import N_BINS, Edges, bin_edges
+from xcal.calibration.dcalibration import are_coarse, unit_starts
 from xcal.calibration.histogram import locate
 from xcal.data.surv import Outcome
 
 Matrix = npt.NDArray[np.float64]
 Causes = npt.NDArray[np.int64]
+Ties = Literal["auto", "exact"]
 
 _BLOCK = 1 << 21  # numbers of incidence worked on at a time
 # Cells of one cause are joined with their neighbours until so many events are expected. The reference is drawn, so that
@@ -84,6 +86,7 @@ def cause_calibration(
     time: Any,
     cause: Any,
     entry: Any = None,
+    ties: Ties = "auto",
     n_bins: int = N_BINS,
     draws: int = 10_000,
     generator: np.random.Generator | None = None,
@@ -109,6 +112,10 @@ def cause_calibration(
         0 for a censored row, 1, 2, ... for the cause of its event.
     entry : array-like, shape (n,), optional
         Time from which each row was under observation, before its `time` and before the last of `times`.
+    ties : {"auto", "exact"}
+        Times in whole units, such as months, stand for the unit that they end: "auto" draws the time of each event
+        within it by the incidence of its cause, and, as nobody knows how long a censored row was seen in its last one,
+        tests with all and with half of it and gives the larger p-value. "exact" takes all times as they are.
     n_bins : int
         Equal bins of the all-cause F.
     draws : int
@@ -143,25 +150,76 @@ def cause_calibration(
         as_causes(cause, n, n_causes=n_causes, reference="incidence"),
     ).entered(entry)
     edges = bin_edges(as_count("n_bins", n_bins, at_least=2, at_most=1000))
+    causes = np.asarray(outcome.cause)
+    coarse = as_choice("ties", ties, ("auto", "exact")) == "auto" and are_coarse(outcome.time, causes > 0)
     late = outcome.time > grid[-1]
     if outcome.entry is not None and (gone := outcome.entry >= grid[-1]).any():
         row = first_row(gone)
         fail("entry", f"times before the last of times, {grid[-1]:g}", outcome.entry[row], row)
-    causes = np.asarray(outcome.cause)
-    observed, happened = np.where(late, grid[-1], outcome.time), np.where(late, 0, causes)
+    happened = np.where(late, 0, causes)
+    start = unit_starts(outcome.time) if coarse else outcome.time
+    if outcome.entry is not None:
+        start = np.maximum(start, outcome.entry)
+    within = np.random.default_rng([0, 1]).random((n,))
+    early = _before_leaving(within, outcome.time, causes)
+
+    def observed(rows: slice, part: float) -> FloatArray:
+        time: Matrix = np.minimum(outcome.time[rows], grid[-1]).astype(np.float64)
+        if not coarse:
+            return time
+        first, own = np.minimum(start[rows], time), happened[rows]
+        drawn = _drawn_within(curves[rows], grid, first, time, own, (within if part == 1 else early)[rows])
+        return np.asarray(np.where(own > 0, drawn, np.where(late[rows], time, first + part * (time - first))))
 
     def level(rows: slice, levels: "Levels", at: FloatArray) -> Matrix:
         return np.asarray(np.minimum(_total_at(curves[rows], grid, at), levels.end))
 
-    def blocks() -> Iterator[tuple[Levels, Matrix, Matrix | None, Causes]]:
+    def blocks(part: float) -> Iterator[tuple[Levels, Matrix, Matrix | None, Causes]]:
         step = max(1, _BLOCK // (n_causes * grid.size * 4))
         for start in range(0, n, step):
             rows = slice(start, start + step)
             levels = Levels(curves[rows])
             start_of = None if outcome.entry is None else level(rows, levels, outcome.entry[rows])
-            yield levels, level(rows, levels, observed[rows]), start_of, happened[rows]
+            yield levels, level(rows, levels, observed(rows, part)), start_of, happened[rows]
 
-    return calibration_of_levels(blocks(), n_causes, edges, draws, generator)
+    found = [
+        calibration_of_levels(blocks(part), n_causes, edges, draws, generator)
+        for part in ((1.0, 0.5) if coarse else (1.0,))
+    ]
+    return replace(found[0], p_value=max(one.p_value for one in found))
+
+
+def _before_leaving(share: Matrix, time: FloatArray, cause: Causes) -> Matrix:
+    """Turn even shares of a unit into those of events that were seen, where rows leave at any time within it.
+
+    An event that would come late in the unit is more often missed: the density falls along a straight line, by the
+    share of the rows at risk that leave in the unit.
+    """
+    place = np.unique(time, return_inverse=True)[1]
+    at_risk = time.size - np.append(0, np.cumsum(np.bincount(place))[:-1])
+    leaves = np.maximum(np.bincount(place, weights=cause == 0) / at_risk, 1e-9)[place]
+    return np.asarray((1 - np.sqrt(1 - 2 * leaves * share * (1 - leaves / 2))) / leaves)
+
+
+def _drawn_within(
+    curves: Matrix, grid: Matrix, start: FloatArray, end: FloatArray, cause: Causes, share: FloatArray
+) -> FloatArray:
+    """Draw when the event of each row came between two times, by the incidence of its cause; others keep the end."""
+    rows = np.flatnonzero(cause > 0)
+    own, line = curves[rows, cause[rows] - 1], np.arange(rows.size)
+    ends = [_total_at(own[:, None], grid, at[rows]) for at in (start, end)]
+    goal = ends[0] + share[rows] * (ends[1] - ends[0])
+    above = 2.0 * line
+    cell = np.searchsorted((own + above[:, None]).ravel(), goal + above, side="left") - grid.size * line - 1
+    cell = np.clip(cell, 0, grid.size - 2)
+    low, rise = own[line, cell], own[line, cell + 1] - own[line, cell]
+    part = np.divide(goal - low, rise, out=share[rows].copy(), where=rise > 0)
+    drawn = np.clip(grid[cell] + np.clip(part, 0.0, 1.0) * np.diff(grid)[cell], start[rows], end[rows])
+    flat = ends[1] <= ends[0]  # where the model has no event of the cause it may have come at any time
+    drawn = np.where(flat, start[rows] + share[rows] * (end[rows] - start[rows]), drawn)
+    found = end.astype(np.float64)
+    found[rows] = drawn
+    return found
 
 
 def calibration_of_levels(

@@ -158,7 +158,7 @@ class TableFile:
     def causes(self, name: str, names: Sequence[str] = ()) -> IntArray:
         """Read causes: 0 or censored, or the number of a cause from 1 on, or one of the names."""
         column = self.column(name, "--cause")
-        what = "0 for a censored row, or a cause: 1, 2, ... (--causes gives names)"
+        what = "0 for a censored row, or a cause: 1, 2, ..., or a name that was given for it"
         if names:
             as_cause_names(names)
             what = f"0 or censored, or a cause: {', '.join(names)}, or its number"

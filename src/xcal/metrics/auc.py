@@ -95,7 +95,9 @@ def cumulative_dynamic_auc(
     >>> result.values
     array([1.])
     """
-    outcome = as_outcome(time, event, beside={"risk": risk, "weights": weights}, competing=competing)
+    outcome = as_outcome(
+        time, event, beside={"risk": risk, "weights": weights, "censoring": censoring}, competing=competing
+    )
     grid = as_time_grid("times", times)
     scores = _as_scores(risk, outcome.n, grid.size)
     as_choice("outside", outside, ("nan", "raise"))

@@ -137,7 +137,9 @@ def brier_score(
     >>> score.values.round(4)
     array([0.02, 0.15])
     """
-    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights}, competing=competing)
+    outcome = as_outcome(
+        time, event, beside={"survival": survival, "weights": weights, "censoring": censoring}, competing=competing
+    )
     curves, grid = as_curves("survival", survival, times, outcome.n)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     w = as_row_weights(weights, outcome.n)
@@ -183,7 +185,9 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(survival, [1, 2], time=[1.5, 2.5, 3], event=[1, 0, 1]).value, 4)
     0.085
     """
-    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights}, competing=competing)
+    outcome = as_outcome(
+        time, event, beside={"survival": survival, "weights": weights, "censoring": censoring}, competing=competing
+    )
     curves, grid = as_curves("survival", survival, times, outcome.n)
     if grid.size < 2:
         fail("times", "at least two times to integrate over", grid.size)

@@ -69,10 +69,12 @@ def read_at(
     event: Any,
     competing: Any = None,
     weights: Any = None,
+    censoring: Any = None,
     outside: str = "clip",
 ) -> RowsAt:
     """Check what a metric of one time takes."""
-    outcome = as_outcome(time, event, beside={"probability": probability, "weights": weights}, competing=competing)
+    beside = {"probability": probability, "weights": weights, "censoring": censoring}
+    outcome = as_outcome(time, event, beside=beside, competing=competing)
     risk, moment = as_row_probability("probability", probability, outcome.n), as_time_point("at", at)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     return RowsAt(risk, moment, outcome, as_row_weights(weights, outcome.n), is_followed(moment, outcome, outside))

@@ -103,7 +103,7 @@ def net_benefit(
     >>> result.value, result.treat_all
     (0.0, 0.0)
     """
-    rows = read_at(probability, at, time=time, event=event, competing=competing)
+    rows = read_at(probability, at, time=time, event=event, competing=competing, censoring=censoring)
     limit = as_number("threshold", threshold, above=0, below=1)
     positive, model = rows.risk >= limit, _model(censoring, rows)
     observed = _observed(rows, positive, model)
@@ -158,7 +158,7 @@ def decision_curve(
     >>> curve.model.round(3), curve.treat_all.round(3)
     (array([0.444, 0.   ]), array([0.444, 0.   ]))
     """
-    rows = read_at(probability, at, time=time, event=event, competing=competing)
+    rows = read_at(probability, at, time=time, event=event, competing=competing, censoring=censoring)
     limits = as_thresholds(thresholds)
     check_bootstrap(n_bootstrap, level, generator)
     weighted = _model(censoring, rows)

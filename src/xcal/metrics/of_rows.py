@@ -11,17 +11,23 @@ import numpy as np
 from scipy.special import ndtri
 
 from xcal._checks import FloatArray
-from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method, PValue
 from xcal.metrics import cox, pit
 from xcal.metrics import one_calibration as groups_of_risk
 from xcal.metrics.auc import CountedAUC
-from xcal.metrics.concordance import antolini_indices, concordance_index, uno_weights
+from xcal.metrics.concordance import (
+    CountedConcordance,
+    antolini_indices,
+    concordance_at,
+    concordance_index,
+    uno_weights,
+)
 from xcal.metrics.errors import brier_scores, integrated_scores, mean_nll, null_brier_scores
 from xcal.metrics.inputs import Matrix, Vector, mean_of, told
 from xcal.metrics.intervals import Distance, even_square, uneven_square
+from xcal.metrics.observed import observed_risk as curve_of
 from xcal.metrics.observed_expected import EventRatio, events_between, events_of
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.metrics.resamples import Block, kaplan_meier_product, share_lost
@@ -76,15 +82,18 @@ def _curves(rows: Rows) -> dict[str, Any]:
 # --- Order.
 
 
-def no_order(rows: Rows) -> str:
+def no_order(rows: Rows) -> str | None:
+    if rows.outcome.competing is not None:
+        return None  # who has another event first never has this one: see `concordance`
     if rows.lower is not None:
         return rows.seen_in_part
     return "" if rows.at_risk.score is not None else "F at the observed times alone puts no rows in order"
 
 
-def no_other_order(rows: Rows) -> str:
+def no_other_order(rows: Rows) -> str | None:
     late = f"{rows.seen_in_part}; Harrell's C is that of the rows at risk at each event"
-    return no_order(rows) or (late if rows.seen_in_part else "")
+    why = no_order(rows)
+    return late if why == "" and rows.seen_in_part else why
 
 
 def harrell(rows: Rows, horizon: None, asked: Asked) -> Found:
@@ -115,8 +124,8 @@ def _n_pairs(rows: Rows) -> int:
     return int((rows.n - 1 - np.flatnonzero(rows.event)).sum())
 
 
-def no_curve_order(rows: Rows) -> str:
-    if why := no_other_order(rows):
+def no_curve_order(rows: Rows) -> str | None:
+    if (why := no_other_order(rows)) != "":
         return why
     if rows.survival is None:
         return "it compares whole survival curves"
@@ -146,7 +155,30 @@ def long_antolini(rows: Rows, n_bootstrap: int) -> str:
     return f"resampling it takes one step for each of {_n_pairs(rows):,} pairs and {n_bootstrap:,} resamples"
 
 
+def nothing_competes(rows: Rows) -> str | None:
+    return None if rows.outcome.competing is None else ""
+
+
+def concordance(rows: Rows, horizon: float, asked: Asked) -> Found:
+    if horizon > rows.last:
+        return _NOT_FOLLOWED
+    return {"concordance": concordance_at(rows.risk[horizon], horizon, rows.outcome, rows.censoring, rows.weights)}
+
+
+def counted_concordance(rows: Rows, horizon: float) -> Counted:
+    counted = CountedConcordance(rows.outcome, rows.risk[horizon], horizon)
+    return lambda block: {"concordance": counted.values(block.counts, *block.row_weights)}
+
+
 # --- Errors over all times.
+
+_NOT_FOLLOWED = "no row was followed so long"
+
+
+def no_density(rows: Rows) -> str | None:
+    if rows.outcome.competing is not None:
+        return None
+    return "" if rows.nll is not None else "the model gives no density"
 
 
 def nll(rows: Rows, horizon: None, asked: Asked) -> Found:
@@ -178,8 +210,6 @@ def counted_integral(rows: Rows, horizon: None) -> Counted:
 
 
 # --- Calibration at a horizon.
-
-_NOT_FOLLOWED = "no row was followed so long"
 
 
 def of_rows_at(name: str, of: Callable[[AtHorizon, Block], Vector]) -> Callable[[Rows, float], Counted]:
@@ -229,8 +259,8 @@ def observed_risk(rows: Rows, horizon: float, asked: Asked) -> Found:
     if own.by_values:
         reach = float(ndtri((1 + asked.level) / 2)) * float(at.values.std(ddof=1)) / own.n**0.5
         return {"observed_risk": Number(observed, max(0.0, observed - reach), min(1.0, observed + reach))}
-    low, high = fit_kaplan_meier(own.time, own.event, weights=own.weights).interval(horizon, asked.level)
-    return {"observed_risk": Number(observed, 1 - float(high), 1 - float(low))}
+    low, high = curve_of(own.outcome, own.weights).interval(horizon, asked.level)
+    return {"observed_risk": Number(observed, float(low), float(high))}
 
 
 def _too_few(at: AtHorizon, asked: Asked) -> str:
@@ -285,7 +315,9 @@ def counted_ici(rows: Rows, horizon: float) -> Counted:
     return draw
 
 
-def no_groups_of_risk(rows: Rows) -> str:
+def no_groups_of_risk(rows: Rows) -> str | None:
+    if rows.outcome.competing is not None:
+        return None
     if rows.clusters is not None:
         return DEPENDENT
     return rows.seen_in_part if rows.weights is None else WEIGHTED
@@ -343,12 +375,15 @@ def _d_calibration_arguments(rows: Rows) -> dict[str, Any]:
     return given | {"time": rows.time}
 
 
-def no_cdf(rows: Rows) -> str:
+def no_cdf(rows: Rows) -> str | None:
+    if rows.outcome.competing is not None:
+        return None  # F of one cause is not even: `cause_calibration` is of all causes
     return "" if rows.cdf is not None else rows.no_cdf
 
 
-def no_redistribution(rows: Rows) -> str:
-    return no_cdf(rows) or rows.seen_in_part
+def no_redistribution(rows: Rows) -> str | None:
+    why = no_cdf(rows)
+    return rows.seen_in_part if why == "" else why
 
 
 def of_d_calibration(metric: str, method: Method | None) -> Callable[[Rows, None, Asked], Found]:
@@ -417,6 +452,23 @@ def d_calibration_p(rows: Rows, horizon: None, asked: Asked) -> Found:
     return {"d_calibration_p": max(tested(cdf) for cdf in rows.cdfs)}
 
 
+def no_causes(rows: Rows) -> str | None:
+    if rows.incidence is None:
+        return None
+    if rows.clusters is not None:
+        return DEPENDENT
+    return "" if rows.weights is None else WEIGHTED
+
+
+def by_cause(rows: Rows, horizon: None, asked: Asked) -> Found:
+    found = rows.causes
+    return {
+        "cause_calibration": found.value,
+        "cause_calibration_floor": found.floor,
+        "cause_calibration_p": found.p_value,
+    }
+
+
 def quantile_slope(rows: Rows, horizon: None, asked: Asked) -> Found:
     result = pit.quantile_slope(rows.cdf, event=rows.cdf_event, weights=rows.weights)
     return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
@@ -428,9 +480,7 @@ def quantile_slope(rows: Rows, horizon: None, asked: Asked) -> Found:
 _COVERED = {"interval_coverage": (0.05, 0.95), "bound_coverage": (0.1, 1.0)}
 
 
-def no_quantiles(rows: Rows) -> str:
-    if rows.outcome.competing is not None:
-        return "an event that may never come has no quantiles"
+def no_quantiles(rows: Rows) -> str | None:
     return no_redistribution(rows)
 
 
@@ -482,7 +532,8 @@ def no_mean_curve(rows: Rows) -> str:
 
 
 def km_calibration(rows: Rows, horizon: None, asked: Asked) -> Found:
-    return {"km_calibration": pit.km_calibration(**_curves(rows), **_outcome(rows)).value}
+    found = pit.km_calibration(**_curves(rows), **_outcome(rows), competing=rows.outcome.competing)
+    return {"km_calibration": found.value}
 
 
 def curve_deviations(rows: Rows) -> Callable[[Block], Matrix]:
@@ -495,7 +546,7 @@ def curve_deviations(rows: Rows) -> Callable[[Block], Matrix]:
 
 
 def no_cox_model(rows: Rows) -> str | None:
-    if not any(horizon <= rows.last for horizon in rows.risk):
+    if not any(horizon <= rows.last for horizon in rows.risk) or rows.outcome.competing is not None:
         return None
     return rows.seen_in_part if rows.weights is None else WEIGHTED
 

@@ -420,7 +420,7 @@ class CountedCurve:
             average += product(block.counts[:, rows], self._survival[rows].astype(np.float64))
         average = np.append(np.ones((block.total.size, 1)), average / block.total[:, None], axis=1)
         predicted = (1 - self._share) * average[:, self._left] + self._share * average[:, self._next]
-        return np.asarray(self._scale * (predicted - block.survival[:, self._passed]))
+        return np.asarray(self._scale * (predicted - block.without[:, self._passed]))
 
 
 # --- Average predicted survival curve against the Kaplan-Meier curve.

@@ -401,6 +401,7 @@ def doubly_robust(
     at: float,
     censoring: CensoringModel,
     at_entry: Vector | None = None,
+    free: tuple[FloatArray, Vector] | None = None,
 ) -> Vector:
     r"""Return pseudo-values by the model's own curves and a model of the censoring.
 
@@ -410,6 +411,13 @@ def doubly_robust(
     with G the probability of not being censored. The prediction itself, corrected by what happened to the row while it
     was observed, weighted up for rows like it that were not. As :math:`S(h) / S(u)` grows by its own product with
     :math:`d\Lambda`, the integral is a sum of increments of that ratio over G.
+
+    Where others compete, C is one less the incidence, S the probability of no event of any kind, and
+
+    .. math:: 1 - \frac{C_i(u) - C_i(h)}{S_i(u)}
+
+    stands for the ratio: one less the chance of one who has come to u to have the event by h. A competing event takes
+    that chance away.
 
     Parameters
     ----------
@@ -424,6 +432,8 @@ def doubly_robust(
     at_entry : array, shape (n,), optional
         S at the time of entry of each row, which all lie before `at`. The pseudo-values are then of the event by `at`
         of a row that has come to its entry: its law from there on is S(t) / S(entry), and integrals begin there.
+    free : tuple of two arrays, optional
+        Where others compete, S at `times`, shape (n, m), and at each row's observed time; `survival` and `own` are C.
     """
     time, event = outcome.time, outcome.event
     knots = np.append(0.0, times[(times > 0) & (times < at)])
@@ -435,12 +445,14 @@ def doubly_robust(
         rows = slice(start, start + _BLOCK)
         curves = _at_knots(survival[rows], times, knots, interpolation)
         uncensored = np.maximum(_over_cells(censoring, rows, knots, interpolation), LEAST_UNCENSORED)
-        ratio = _ratio(curves[:, -1:], curves)
+        comes_free = curves if free is None else _at_knots(free[0][rows], times, knots, interpolation)
+        ratio = _no_more(curves[:, -1:], curves, comes_free)
         compensator = np.cumsum(np.diff(ratio, axis=1) / uncensored, axis=1)
         compensator = np.concatenate([np.zeros((len(ratio), 1)), compensator], axis=1)
         late = time[rows] > at
         integral = _Integral(knots, ratio, uncensored, compensator, interpolation)
-        reached = np.where(late, 1.0, _ratio(curves[:, -1], own[rows]))
+        own_free = own[rows] if free is None else free[1][rows]
+        reached = np.where(late, 1.0, _no_more(curves[:, -1], own[rows], own_free))
         lived, left = integral.until(np.minimum(time[rows], at), reached), curves[:, -1]
         if at_entry is not None and outcome.entry is not None:
             left = _ratio(curves[:, -1], at_entry[rows])
@@ -448,6 +460,8 @@ def doubly_robust(
         happened = event[rows] & ~late
         seen = np.maximum(censoring.before(time)[rows], LEAST_UNCENSORED)
         values[rows] = 1 - left + np.where(happened, reached / seen, 0.0) - lived
+        if outcome.competing is not None:
+            values[rows] -= np.where(outcome.competing[rows] & ~late, (1 - reached) / seen, 0.0)
     return values
 
 
@@ -486,6 +500,14 @@ def _at_knots(survival: FloatArray, times: Vector, knots: Vector, interpolation:
 def _over_cells(censoring: CensoringModel, rows: slice, knots: Vector, interpolation: Interpolation) -> Vector:
     """G that belongs to each cell between two knots: in its middle, or before its end, where a step function jumps."""
     return censoring.of_rows(rows, (knots[1:] + knots[:-1]) / 2 if interpolation == "linear" else knots[1:])
+
+
+def _no_more(later: Vector, earlier: Vector, free: Vector) -> Vector:
+    """1 - (C(u) - C(h)) / S(u): the chance of one who has come to u without any event not to have this one by h."""
+    if free is earlier:
+        return _ratio(later, earlier)
+    comes = np.divide(np.maximum(earlier - later, 0.0), free, out=np.zeros(earlier.shape), where=free > 0)
+    return np.asarray(1 - np.minimum(comes, 1.0))
 
 
 def _ratio(later: Vector, earlier: Vector) -> Vector:

@@ -123,6 +123,15 @@ class Block:
         """Kaplan-Meier curve of the censoring after each row, and 1 in front: shape (b, n + 1)."""
         return kaplan_meier_product(np.where(self.line.outcome.ended, 0.0, self._lost))
 
+    @cached_property
+    def without(self) -> Matrix:
+        """Curve of the rows without the event after each row, and 1 in front; see `survival_at`."""
+        if self.line.outcome.competing is None:
+            return self.survival
+        found = np.ones_like(self.survival)
+        found[:, 1:] -= np.cumsum(np.where(self.line.event, self.survival[:, :-1] * self._lost, 0.0), axis=1)
+        return found
+
     def survival_at(self, t: float) -> Vector:
         """Kaplan-Meier curve of the event at t; where others compete, one less its incidence by Aalen-Johansen."""
         passed = self.line.passed(t)

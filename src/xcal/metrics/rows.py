@@ -19,13 +19,14 @@ from xcal._checks import (
 )
 from xcal._kaplan_meier import KaplanMeier, curve_of_counts, fit_kaplan_meier, product_limit
 from xcal.calibration.bins import N_BINS, Clusters
+from xcal.calibration.causes import CauseCalibration, cause_calibration
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method
 from xcal.data.surv import Outcome, outcome_given
 from xcal.metrics.auc import CountedValues, cumulative_dynamic_auc
 from xcal.metrics.calibration_curve import SmoothCalibration, group_labels, smooth_calibration
 from xcal.metrics.errors import IntegratedBrierScore, integrated_brier_score, scaled_brier_score
-from xcal.metrics.inputs import Integers, Interpolation, Matrix, Vector, mean_of
+from xcal.metrics.inputs import Integers, Interpolation, Matrix, Vector, at_own_time, mean_of
 from xcal.metrics.intervals import Distance
 from xcal.metrics.observed import observed_risk
 from xcal.metrics.observed_expected import (
@@ -42,6 +43,7 @@ from xcal.metrics.pseudo_values import CensoringModel, HazardsSeen, coarsened, d
 from xcal.metrics.resamples import Block, Timeline
 
 NO_CDF = "it needs F at the observed times"
+OF_CAUSE = "F of one cause of several is even for no model; D-calibration by cause is a value of all causes together"
 ACCURACY = ("auc", "brier", "ipa")
 # Risk groups whose Kaplan-Meier curves stand for the curves of a model that gives the risk at one time alone.
 _RISK_GROUPS = 10
@@ -64,6 +66,10 @@ class Rows:
     interpolation: Interpolation = "linear"
     score: FloatArray | None = None  # larger for a later event
     nll: Vector | None = None
+    # Of events of several causes: the incidences, (n, causes, m). Of the events of one of them, `survival` is one less
+    # its incidence, and `event_free` the probability of no event of any cause, (n, m), where the model tells it.
+    incidence: FloatArray | None = None
+    event_free: FloatArray | None = None
     cdf_entry: FloatArray | None = None  # F at the times of entry; `cdfs` is as it was predicted, not since entry
     cdf_lower: FloatArray | None = None  # F at the lower ends of intervals, `cdfs` being that at the upper ends
     seen: tuple[float, ...] = (1.0,)  # parts of its last interval during which a censored row may have been observed
@@ -151,10 +157,17 @@ class Rows:
         return bin_shares(self.cdf, self.cdf_event, self.n_bins, entry=self.cdf_entry, lower=self.cdf_lower)
 
     @cached_property
+    def causes(self) -> CauseCalibration:
+        """D-calibration by cause."""
+        given: dict[str, Any] = {"time": self.time, "cause": self.outcome.cause, "n_bins": self.n_bins}
+        return cause_calibration(self.incidence, self.times, **given)
+
+    @cached_property
     def brier_over_time(self) -> IntegratedBrierScore:
         """Brier score at the times of the curves, and its average."""
         given: dict[str, Any] = {"time": self.time, "event": self.event, "weights": self.weights}
-        return integrated_brier_score(self.survival, self.times, censoring=self.censoring, **given)
+        given |= {"competing": self.outcome.competing, "censoring": self.censoring}
+        return integrated_brier_score(self.survival, self.times, **given)
 
     @cached_property
     def hazards(self) -> HazardsSeen:
@@ -186,7 +199,8 @@ class Rows:
         """
         _, order = np.unique(self.order[chosen], return_inverse=True)
         model = self.censoring_model
-        own = {name: getattr(self, name) for name in ("survival", "score", "nll", "cdf_entry", "cdf_lower")}
+        names = ("survival", "score", "nll", "incidence", "event_free", "cdf_entry", "cdf_lower")
+        own = {name: getattr(self, name) for name in names}
         of_each: dict[str, Any] = {name: None if one is None else one[chosen] for name, one in own.items()}
         return replace(
             self,
@@ -408,7 +422,11 @@ class AtHorizon:
         expected = mean_of(p, rows.weights)
         for part, values in zip(rows.seen, self.each, strict=True):
             observed = _observed_risk(rows, self.horizon, part, values)
-            error = error_of_mean(values, observed, p, rows.clusters, rows.weights)
+            if rows.outcome.competing is not None and rows.clusters is None and not rows.by_values and part == 1:
+                # As published where others compete: the error of Aalen-Johansen, the expected value taken as known.
+                error = float(observed_risk(rows.outcome, rows.weights).error(self.horizon))
+            else:
+                error = error_of_mean(values, observed, p, rows.clusters, rows.weights)
             found.append(ratio(observed, expected, error, self.horizon, self.n_events, level))
         return found
 
@@ -472,6 +490,8 @@ def pseudo_values_of(rows: Rows, horizon: float, part: float) -> Vector:
         return coarsened(rows.hazards, rows.risk[horizon], *known_by(rows, horizon))
     if rows.censoring_model is None:
         return jackknife(rows.outcome, horizon, seen=part, weights=rows.weights)
+    if rows.outcome.competing is not None:
+        return _robust_of_cause(rows, horizon, rows.censoring_model)
     at_entry = None if rows.cdf_entry is None else 1 - rows.cdf_entry.astype(np.float64)
     if rows.survival is not None and rows.times is not None and rows.cdfs:
         cdf = dict(zip(rows.seen, rows.cdfs, strict=False)).get(part, rows.cdfs[0])
@@ -480,12 +500,26 @@ def pseudo_values_of(rows: Rows, horizon: float, part: float) -> Vector:
         # The observed time of a late row is read beyond the horizon, and not needed.
         own: Vector = np.where(rows.time > horizon, 1.0, 1 - cdf.astype(np.float64))
     else:
-        survival, times = _curves_by_risk(rows, horizon)
+        survival, _, times = _curves_by_risk(rows, horizon)
         passed = np.searchsorted(times, rows.time, side="right")
         own = np.append(np.ones((rows.n, 1)), survival, axis=1)[np.arange(rows.n), passed].astype(np.float64)
         interpolation = "previous"
     given = (survival, times, interpolation, own, rows.outcome, horizon, rows.censoring_model)
     return doubly_robust(*given, at_entry=at_entry)
+
+
+def _robust_of_cause(rows: Rows, horizon: float, model: CensoringModel) -> Vector:
+    """Return pseudo-values of one cause, by the curves of the model if it gives those of all causes."""
+    if rows.survival is not None and rows.times is not None and rows.event_free is not None:
+        curves, times, interpolation = (rows.survival, rows.event_free), rows.times, rows.interpolation
+    else:
+        *found, times = _curves_by_risk(rows, horizon)
+        curves, interpolation = (found[0], found[1]), "previous"
+    # The observed time of a late row is read beyond the horizon, and not needed.
+    own = [at_own_time(one, times, np.minimum(rows.time, times[-1]), interpolation) for one in curves]
+    of_cause, free = curves
+    given = (of_cause, times, interpolation, own[0], rows.outcome, horizon, model)
+    return doubly_robust(*given, free=(free, own[1]))
 
 
 def known_by(rows: Rows, horizon: float) -> tuple[BoolArray, BoolArray]:
@@ -495,15 +529,25 @@ def known_by(rows: Rows, horizon: float) -> tuple[BoolArray, BoolArray]:
     return happened, np.asarray((rows.lower >= horizon) & ~happened)
 
 
-def _curves_by_risk(rows: Rows, horizon: float) -> tuple[Matrix, Vector]:
-    """Return Kaplan-Meier curves of rows with similar risks, one for each row, where the model gives no curves."""
-    label = group_labels(rows.risk[horizon], _RISK_GROUPS)
-    times = np.unique(rows.time[rows.event & (rows.time <= horizon)]).astype(np.float64)
-    curves = np.empty((int(label.max()) + 1, times.size))
-    for k, curve in enumerate(curves):
+def _curves_by_risk(rows: Rows, horizon: float) -> tuple[Matrix, Matrix, Vector]:
+    """Return curves of rows with similar risks, one for each row, where the model gives no curves, and their times.
+
+    The curves are Kaplan-Meier's; where others compete, one less the Aalen-Johansen estimate. The second ones are the
+    probability of no event of any kind.
+    """
+    risk = rows.risk[horizon if horizon in rows.risk else max(rows.risk)]
+    label, ended = group_labels(risk, _RISK_GROUPS), rows.outcome.ended
+    times = np.unique(rows.time[ended & (rows.time <= horizon)]).astype(np.float64)
+    curves, free = np.empty((2, int(label.max()) + 1, times.size))
+    for k in range(len(free)):
         own = label == k
         at_risk = own.sum() - np.searchsorted(rows.time[own], times, side="left")
-        dead = rows.time[own & rows.event]
-        deaths = np.searchsorted(dead, times, side="right") - np.searchsorted(dead, times, side="left")
-        curve[:] = product_limit(deaths, at_risk)
-    return curves[label], times
+        deaths, of_any = (
+            np.searchsorted(dead, times, side="right") - np.searchsorted(dead, times, side="left")
+            for dead in (rows.time[own & rows.event], rows.time[own & ended])
+        )
+        curves[k] = free[k] = product_limit(of_any, at_risk)
+        if rows.outcome.competing is not None:
+            comes = np.divide(deaths, at_risk, out=np.zeros(times.size), where=at_risk > 0)
+            curves[k] = 1 - np.cumsum(np.append(1.0, free[k, :-1]) * comes)
+    return curves[label], free[label], times

@@ -94,7 +94,8 @@ def make_app(token: str, hosts: frozenset[str], limits: Limits, *, notice: bool 
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.desk, app.state.models = Desk(limits), asyncio.Semaphore(limits.at_once)
+        app.state.desk = Desk(limits)
+        app.state.models = asyncio.Semaphore(1)  # warnings are caught for the whole process
         sweeping = asyncio.create_task(app.state.desk.sweep())
         yield
         sweeping.cancel()
@@ -289,7 +290,6 @@ async def _model(request: Request) -> Any:
 # --- A saved model as a form: one field per column, and the curve of the patient whose values are filled in.
 
 _POINTS = 61
-_FEWEST = 3  # networks of which a range says something
 
 
 @dataclass(frozen=True)
@@ -304,15 +304,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Calculated:
-    """A survival curve, the range of the networks behind it, and the call that gives it.
+    """A survival curve with its band, and the call that gives it.
 
     Attributes
     ----------
     times, survival : list of float
         The curve.
     lower, upper : list of float or None
-        Lowest and highest survival among the networks, which were trained from different seeds; None where they are
-        fewer than three.
+        The band, 95 % at each time; None for one network as it was trained.
     median : float or None
         Time by which half of such patients have had the event; None where the curve does not come down so far.
     notes : list of str
@@ -380,36 +379,27 @@ def calculate(model: Any, values: Mapping[str, Any], name: str) -> Calculated:
         warnings.simplefilter("always")
         survival = np.asarray(model.predict_survival_function(X, times))[0]
         median = float(np.asarray(model.predict_median(X))[0])
-        members = _members(model, X, times)
+        try:
+            band = model.predict_survival_function(X, times, interval=True)
+        except ValueError:  # one network that was not recalibrated has none
+            band = None
     given = ", ".join(f"{key!r}: {_written(value)}" for key, value in row.items())
     call = [
         "import numpy as np, pandas as pd, xcal\n",
         f"model = xcal.load({name!r})",
         f"row = pd.DataFrame([{{{given}}}]){'' if named else '.to_numpy()'}",
-        f"model.predict_survival_function(row, times=np.linspace(0, model.last_time_, {_POINTS}))",
+        f"times = np.linspace(0, model.last_time_, {_POINTS})",
+        f"model.predict_survival_function(row, times{'' if band is None else ', interval=True'})",
     ]
     return Calculated(
         times=times.tolist(),
         survival=survival.tolist(),
-        lower=None if members is None else members.min(axis=0).tolist(),
-        upper=None if members is None else members.max(axis=0).tolist(),
+        lower=None if band is None else band.lower[0].tolist(),
+        upper=None if band is None else band.upper[0].tolist(),
         median=median if np.isfinite(median) else None,
         notes=list(dict.fromkeys(str(one.message).splitlines()[0] for one in caught)),
         call="\n".join(call),
     )
-
-
-def _members(model: Any, X: Any, times: Any) -> Any:
-    """Return the survival of each network, shape (networks, times); None where there are few, or other ones."""
-    if not hasattr(model, "predict_members"):
-        return None
-    found = model.predict_members(X)
-    if len(found) < _FEWEST:
-        return None
-    import torch
-
-    at = torch.as_tensor(times)
-    return np.stack([one.survival(at).numpy().reshape(-1)[: len(times)] for one in found])
 
 
 def _read(one: Field, value: Any) -> Any:

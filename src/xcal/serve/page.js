@@ -101,7 +101,7 @@ function showOptions() {
   const none = [["", "none"]];
   const all = columns.map((one) => [one.name, one.name]);
   const numbers = columns.filter((one) => one.number).map((one) => [one.name, one.name]);
-  const some = columns.filter((one) => one.labels.length > 1);
+  const some = columns.filter((one) => one.labels.length > 1 && one.name !== asked.event);
   const kinds = [["predictions", "Predictions, to be validated"], ["data", "Data alone, to train a model on"]];
   const groups = some.map((one) => {
     const box = make("input", { type: "checkbox", name: "by", value: one.name, checked: asked.by.includes(one.name) });
@@ -121,6 +121,7 @@ function showOptions() {
     make("fieldset", {}, make("legend", { textContent: "Groups" }), ...(groups.length ? groups : ["none"])),
     choice("site", "Hospital or region", [...none, ...all]),
     choice("clusters", "Patient's number", [...none, ...all], "Where patients have several rows."),
+    choice("export", "Tables and pictures", [["", "in the report alone"], ["tables", "also for a paper"]], "As .docx, SVG and PNG: takes longer."),
     choice("decimal", "Decimal mark", [["", "point"], [",", "comma"]]),
   );
   offerValues();
@@ -147,7 +148,7 @@ function offerValues() {
 
 function fitKind() {
   const data = option("kind").value === "data";
-  for (const name of ["curves", "risk", "horizon", "cdf"]) option(name).closest(".field").hidden = data;
+  for (const name of ["curves", "risk", "horizon", "cdf", "export"]) option(name).closest(".field").hidden = data;
 }
 
 function asked() {
@@ -234,14 +235,15 @@ async function watch() {
 const NAMES = {
   "report.html": "Open the report",
   "frontier.html": "Open the frontier of models",
-  "audit.json": "All numbers (JSON)",
   "tables.zip": "Tables and pictures for a paper",
+  "audit.json": "All numbers (JSON)",
   "model.safetensors": "The model",
 };
 
 function showResults(found) {
   $("answer").textContent = found.said.join("\n");
-  const links = found.results.map((name) => {
+  const order = Object.keys(NAMES);
+  const links = found.results.sort((one, other) => order.indexOf(one) - order.indexOf(other)).map((name) => {
     const page = name.endsWith(".html");
     const link = make("a", { href: `files/${found.id}/${name}`, textContent: NAMES[name] || name });
     if (page) Object.assign(link, { target: "_blank", rel: "noopener" });
@@ -288,7 +290,7 @@ async function calculate() {
     draw(found);
     $("call").textContent = found.call;
     const median = found.median === null ? "Less than half have had the event by the end of the curve." : `Half of such patients have had the event by time ${Number(found.median.toPrecision(3))}.`;
-    const range = found.lower ? " The band is the range of the networks, which were trained from different seeds." : "";
+    const range = found.lower ? " The band, 95 % at each time, is how far other seeds and other rows to recalibrate on would move the curve; not what is wrong with the model." : "";
     say("reading", [median + range, ...found.notes].join(" "));
   } catch (error) {
     if (mine === turn) say("reading", error.message, true);
@@ -306,7 +308,7 @@ function part(name, properties, content = "") {
 }
 
 function draw({ times, survival, lower, upper }) {
-  const [wide, high, left, foot] = [640, 340, 48, 40];
+  const [wide, high, left, foot] = [Math.max(280, $("curve").clientWidth), 340, 48, 40];
   const end = times[times.length - 1];
   const x = (t) => left + ((wide - left - 12) * t) / end;
   const y = (s) => 12 + (high - foot - 12) * (1 - s);

@@ -57,6 +57,7 @@ class Asked:
     by: tuple[str, ...] = ()
     site: str = ""
     clusters: str = ""
+    export: str = ""
     decimal: str = ""
 
 
@@ -172,15 +173,13 @@ def _first(names: Sequence[str], likely: Sequence[str]) -> str:
 
 # --- The command.
 
-OUT = {"predictions": ("report.html", "audit.json"), "data": ("run",)}
-
 
 def command(asked: Asked, file: str) -> list[str]:
     """Return the words of the command, the first of them "xcal"; an option and its value are one word."""
     given: dict[str, Any] = {"time": asked.time, "event": asked.event, "event-value": asked.event_value}
     if asked.kind == "predictions":
         given |= {"curves": asked.curves, "risk": asked.risk, "horizon": asked.horizon, "cdf": asked.cdf}
-        given |= {"clusters": asked.clusters}
+        given |= {"clusters": asked.clusters, "export": asked.export}
         last = {"out": "report.html", "json": "audit.json"}
     else:
         given |= {"group": asked.clusters}

@@ -25,6 +25,7 @@ from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.serve.tables import Asked, as_text, command
 
 TABLES = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".pq")
+TABLES_FOLDER = "tables"
 MODELS = (".safetensors", ".xcal")
 _REFUSED = "a table (.csv, .tsv, also .gz, or .parquet) or a model that xcal saved (.safetensors, .xcal)"
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
@@ -77,6 +78,11 @@ class Dropped:
         return self.folder / self.name
 
     @property
+    def tables(self) -> Path:
+        """The folder of tables and pictures, where they are asked for."""
+        return self.folder / TABLES_FOLDER
+
+    @property
     def words(self) -> list[str]:
         """Words of the command that is asked for."""
         return command(self.asked, self.name)
@@ -88,7 +94,7 @@ class Dropped:
             "report.html": [self.folder / "report.html", run / "audit.html"],
             "frontier.html": [run / "frontier.html"],
             "audit.json": [self.folder / "audit.json", run / "audit.json"],
-            "tables.zip": [self.folder / "tables.zip"],
+            f"{TABLES_FOLDER}.zip": [self.tables.with_suffix(".zip")],
             MODEL_IN_FOLDER: [run / MODEL_IN_FOLDER],
         }
         return {name: path for name, known in places.items() for path in known if path.is_file()}
@@ -187,7 +193,8 @@ class Desk:
             fail("file", "a command that has ended before the next one", "one that still runs")
         for path in one.results().values():
             path.unlink()
-        shutil.rmtree(one.folder / "run", ignore_errors=True)
+        for made in (one.folder / "run", one.tables):
+            shutil.rmtree(made, ignore_errors=True)
         one.asked, one.state, one.error, one.said, one.model = asked, "waiting", "", [], None
         one.task = asyncio.create_task(self._work(one))
 
@@ -195,6 +202,8 @@ class Desk:
         async with self.turns:
             one.state = "running"
             code, out, error = await self._run(one, [sys.executable, "-m", *one.words], self.limits.longest, one.said)
+            if one.tables.is_dir() and not code:
+                await asyncio.to_thread(shutil.make_archive, str(one.tables), "zip", one.tables)
         one.said = out.splitlines()
         one.state = "failed" if code else "done"
         if code:

@@ -31,6 +31,7 @@ from xcal.data import surv
 from xcal.data.features import column_kind, follows_time, loaded_features, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
+from xcal.interop import ModelPredictions
 from xcal.interop.predictions import count_rows, take_rows
 from xcal.metrics.inputs import Vector, rounded_time
 from xcal.metrics.rows import People, along_rows
@@ -79,7 +80,11 @@ def read_outcome(
     if not found.event.any():
         fail(name, "at least one event", f"{found.n} censored rows")
     times, events = np.array(found.time, dtype=np.float64), np.array(found.event)
-    return Outcome(times, events, entry=found.entry, lower=found.lower, id=found.id)
+    several = len(found.causes) > 1  # a single cause is an event like any other
+    causes: dict[str, Any] = {"cause": found.cause, "causes": found.causes} if several else {}
+    if several and found.entry is not None:
+        fail(name, "rows under observation from the start, where events have several causes", "times of entry")
+    return Outcome(times, events, entry=found.entry, lower=found.lower, id=found.id, **causes)
 
 
 def unpacked(X: Any, y: Any) -> tuple[Any, Any]:
@@ -164,6 +169,52 @@ def first_rows(people: People, **given: Any) -> list[Any]:
     return found
 
 
+def read_name(name: Any, model: str) -> str:
+    """Return the name of the model for people, by default its own."""
+    if name is None:
+        return model
+    check_text("name", name)
+    if not name:
+        fail("name", "a name for the model", repr(name))
+    return str(name)
+
+
+def read_causes(cause: Any, outcome: Outcome, found: ModelPredictions) -> tuple[int, ...]:
+    """Return the numbers of the causes to judge: the one asked for, or those that the predictions tell apart."""
+    names = outcome.causes
+    if not names:
+        if cause is not None:
+            fail("cause", "None where y has events of one kind (Surv(time=, cause=) tells causes apart)", repr(cause))
+        return ()
+    if cause is not None:
+        numbered = {str(k): name for k, name in enumerate(names, 1)}
+        asked = str(cause) if str(cause) in names else numbered.get(str(cause), "")
+        if not asked:
+            fail("cause", f"one of the causes of y: {', '.join(names)}", repr(cause))
+        chosen = [asked]
+    elif found.incidence is None:
+        return ()
+    else:
+        chosen = list(found.causes)
+        if 1 < len(chosen) < len(names):
+            unknown = ", ".join(name for name in names if name not in chosen)
+            fail("cause", f"one of {', '.join(chosen)}, as these predictions say nothing of {unknown}", "None")
+    numbers = tuple(names.index(name) + 1 for name in chosen)
+    assert outcome.cause is not None
+    for k in numbers:
+        if not (outcome.cause == k).any():
+            advice = "leave it out of causes= and of the predictions, or ask for one of the others by cause="
+            fail("y", f"an event of every cause that is judged ({advice})", f"none of {names[k - 1]!r}")
+    return numbers
+
+
+def check_same_causes(outcome: Outcome, training: Outcome | None) -> None:
+    """Refuse causes that only the training rows have."""
+    for name in () if training is None or not outcome.causes else training.causes:
+        if name not in outcome.causes:
+            fail("training", f"the causes of y: {', '.join(outcome.causes)}", repr(name))
+
+
 def read_thresholds(thresholds: Any) -> Vector:
     """Risks at which somebody might act: increasing, between 0 and 1; by default every per cent."""
     if thresholds is None:
@@ -228,7 +279,9 @@ def read_sites(sites: Any, X: Any, outcome: Outcome) -> tuple[str, str, dict[str
     return name, together, {name: np.where(small[of_row], together, labels)}
 
 
-def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels]) -> Vector:
+def read_landmarks(
+    landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels], causes: tuple[int, ...] = ()
+) -> Vector:
     """Check times that rows have come to: increasing, and before the last event."""
     if landmarks is None:
         return np.empty(0)
@@ -245,6 +298,8 @@ def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels
     last = float(outcome.time[outcome.event].max())
     if found.max() >= last:
         fail("landmarks", f"times before the last event, at about {rounded_time(last):g}", f"{found.max():g}")
+    if len(causes) == 1:
+        fail("landmarks", "None where one cause is judged", f"{found[0]:g}")
     if LANDMARK in groups:
         fail("groups", f"another name than {LANDMARK!r} beside landmarks", repr(LANDMARK))
     return np.unique(found)

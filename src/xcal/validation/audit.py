@@ -1,7 +1,7 @@
 """`xcal.audit`: everything that can be said about a survival model on rows that it was not trained on."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
@@ -14,11 +14,19 @@ from xcal.validation.arguments import Censoring, LastSeen
 from xcal.validation.measure import measure
 from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
-from xcal.validation.sample import Sample, Source, few_times, landmark, people_of, read_predictions, sample_of
+from xcal.validation.sample import (
+    Sample,
+    Source,
+    few_times,
+    landmark,
+    people_of,
+    read_predictions,
+    samples_of,
+)
 from xcal.validation.study import Study, read_study
 from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.table_one import TableOne, of_audit
-from xcal.validation.verdict import judge
+from xcal.validation.verdict import judge, of_all_causes
 
 # --- What is shown while an audit resamples.
 
@@ -76,6 +84,7 @@ def audit(
     y: Any = None,
     *,
     survival: Any = None,
+    cif: Any = None,
     cdf: Any = None,
     risk: Any = None,
     times: Any = None,
@@ -87,6 +96,7 @@ def audit(
     clusters: Any = None,
     weights: Any = None,
     training: Any = None,
+    cause: Any = None,
     thresholds: Any = None,
     landmarks: Any = None,
     censoring: Censoring = "auto",
@@ -113,12 +123,15 @@ def audit(
         `SurvivalData` brings its own `y`.
     y
         Outcomes: `xcal.Surv`, a structured array as in scikit-survival, a data frame with columns time and event, or a
-        pair (time, event). Several rows of one `id` are those of a person whose covariates change: hazards are summed
-        along them, and people are counted, drawn and judged. Groups and covariates are then those of the first row.
-    survival, cdf, risk
+        pair (time, event). Of events of several causes, ``Surv(time=, cause=)``: each cause is then judged with the
+        others as competing, beside all events, if the predictions say of which cause an event will be. Several rows of
+        one `id` are those of a person whose covariates change: hazards are summed along them, and people are counted,
+        drawn and judged. Groups and covariates are then those of the first row.
+    survival, cif, cdf, risk
         Predictions in place of a model, one of them: survival curves (an array of shape (rows, times) with `times`, a
-        data frame with times as column names or as index, or a list of functions), F at each row's observed time, or
-        the risk at one time with ``horizons=`` that time. Curves may come with F: between a few times they do not tell
+        data frame with times as column names or as index, or a list of functions), the incidence of each cause (an
+        array of shape (rows, causes, times), or a mapping of causes to curves), F at each row's observed time, or the
+        risk at one time with ``horizons=`` that time. Curves may come with F: between a few times they do not tell
         it. Of several rows of one `id`, `cdf` is the probability of the event between entry and time of each row.
     times : array-like, optional
         Times of the columns of `survival`; for a model, times at which its curves are kept.
@@ -153,6 +166,9 @@ def audit(
     training : optional
         The rows the model was trained on: outcomes, or a pair (X, y). The result says where the two sets of rows
         differ. The censoring curve is then theirs, unless the audited rows are censored at other times.
+    cause : str or int, optional
+        Name or number of the one cause to judge, where events have several. Survival curves, or a risk, that say of no
+        cause which it is are then read as those of this one.
     thresholds : array-like, optional
         Risks at which somebody might act, for the decision curve; by default .01 to .99.
     landmarks : number or array-like, optional
@@ -210,6 +226,7 @@ def audit(
     beside = checks.of_rows(
         model=model,
         survival=survival,
+        cif=cif,
         cdf=cdf,
         risk=risk,
         groups=groups,
@@ -222,28 +239,26 @@ def audit(
     about = read_study(study)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, outcome.n)
-    source = Source(model, X, outcome, survival, cdf, risk, times, interpolation)
+    source = Source(model, X, outcome, survival, cif, cdf, risk, times, interpolation)
     found, at = read_predictions(source, horizons)
+    causes = checks.read_causes(cause, outcome, found)
     given = few_times(found) if horizons is None and survival is not None and outcome.id is None else None
-    if name is not None:
-        checks.check_text("name", name)
-        if not name:
-            fail("name", "a name for the model", repr(name))
-        found = replace(found, model=name)
+    found = replace(found, model=checks.read_name(name, found.model))
     train_x, train_y = checks.read_training(training)
     trained_on = train_y
+    checks.check_same_causes(outcome, train_y)
     own_weights = checks.read_weights(weights, X, y, outcome.n)
     if own_weights is not None and (outcome.entry is not None or outcome.lower is not None):
         fail("weights", f"None beside {'intervals' if outcome.entry is None else 'times of entry'}", "weights")
     if own_weights is not None and censoring == "covariates":
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
-    stretches = None
+    stretches, asked_seen = None, as_choice("last_seen", last_seen, get_args(LastSeen))
     if outcome.id is not None:
         if landmarks is not None:
             fail(
                 "landmarks", "None beside several rows of one id, whose later covariates are not known then", landmarks
             )
-        people, found, stretches = people_of(source, found)
+        people, found, stretches = people_of(source, found, asked_seen)
         outcome = people.outcome
         X, groups, sites, covariates, clusters = checks.first_rows(
             people, X=X, groups=groups, sites=sites, covariates=covariates, clusters=clusters
@@ -258,7 +273,7 @@ def audit(
     columns, left_out, no_covariates = checks.read_covariates(covariates, X, outcome, risk_of_rows)
     site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
     labels = checks.read_groups(groups, X, outcome.n) | of_sites
-    points = checks.read_landmarks(landmarks, source.outcome, labels)
+    points = checks.read_landmarks(landmarks, source.outcome, labels, causes)
     of_rows: dict[str, Any] = {
         "covariates": columns,
         "clusters": checks.read_clusters(clusters, X, outcome.n),
@@ -268,32 +283,51 @@ def audit(
         "thresholds": checks.read_thresholds(thresholds),
         "left_out": left_out,
         "no_covariates": no_covariates,
-        "last_seen": as_choice("last_seen", last_seen, get_args(LastSeen)),
+        "last_seen": asked_seen,
         "censoring": as_choice("censoring", censoring, get_args(Censoring)),
         "min_cell": as_min_cell(min_cell),
     }
     chosen = horizons is None
-    sample = sample_of(
-        outcome,
-        found,
-        at,
-        training=known,
-        groups=labels,
-        site=site,
-        small_sites=small_sites,
-        stretches=stretches,
-        not_judged=() if given is None else tuple(float(t) for t in given if t not in at),
-        landmarks=tuple(
-            landmark(source, float(s), found, at, known, of_rows, asked, chosen_horizons=chosen) for s in points
-        ),
-        **of_rows,
-        **asked,
-    )
+    of_groups: dict[str, Any] = {"groups": labels, "site": site, "small_sites": small_sites, "training": known}
+    of_groups["not_judged"] = () if given is None else tuple(float(t) for t in given if t not in at)
+    come = (landmark(source, float(s), found, at, known, of_rows, asked, chosen_horizons=chosen) for s in points)
+    whole: dict[str, Any] = {"landmarks": tuple(come), "stretches": stretches}
+    samples = samples_of(outcome, found, at, causes, {**of_rows, **of_groups, **asked}, whole)
+    drawn: dict[str, Any] = {"level": level, "n_bootstrap": n_bootstrap, "most_rows": most_rows, "seed": seed}
+    table = of_audit(X, covariates, outcome, train_x, trained_on, columns, own_weights, asked["min_cell"])
+    return _measured(samples, Training(X, train_x, train_y), time_unit, progress, table, about, **drawn)
+
+
+def _measured(
+    samples: Sequence[Sample],
+    training: Training,
+    time_unit: str,
+    progress: Progress,
+    table: TableOne,
+    about: Study | None,
+    *,
+    level: float,
+    n_bootstrap: int,
+    most_rows: int | None,
+    seed: int,
+) -> AuditResult:
+    """Measure the samples, and return the result of the first, with those of the others by their causes."""
     with shown_progress(progress) as told:
-        measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
-    table = of_audit(X, covariates, outcome, train_x, trained_on, columns, own_weights, sample.rows.min_cell)
-    before = Training(X, train_x, train_y)
-    return finish(sample, measured, before, time_unit, level, n_bootstrap, most_rows, seed, table, about)
+        drawn: dict[str, Any] = {"level": level, "n_bootstrap": n_bootstrap, "most_rows": most_rows, "seed": seed}
+        parts = [measure(one, **drawn, progress=_part_of(told, k, len(samples))) for k, one in enumerate(samples)]
+    # One answer for all causes: tests are corrected for those of the others, too.
+    parts = [replace(one, n_families=one.n_families * len(parts)) for one in parts]
+    first, *others = (
+        finish(one, part, training, time_unit, level, n_bootstrap, most_rows, seed, None if k else table, about)
+        for k, (one, part) in enumerate(zip(samples, parts, strict=True))
+    )
+    by_cause = {one.cause: one for one in others}
+    return replace(first, by_cause=by_cause, verdict=of_all_causes(first.verdict, by_cause))
+
+
+def _part_of(told: Report | None, k: int, n: int) -> Report | None:
+    """Return what tells the progress of part k of n."""
+    return None if told is None else lambda done, total: told(k * total + done, n * total)
 
 
 def finish(
@@ -331,4 +365,5 @@ def finish(
         landmarks=tuple(one.name for one in sample.landmarks if one.name in judged),
         table_one=table_one,
         study=study,
+        cause=sample.cause,
     )

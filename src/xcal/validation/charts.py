@@ -22,6 +22,7 @@ from xcal.show.charts import (
     Line,
     Mark,
     Picture,
+    Points,
     Rule,
     Segments,
     Words,
@@ -100,6 +101,48 @@ def observed_and_predicted(results: Results, horizon: float | None) -> Drawn:
     risks = [over.observed_upper, over.observed, *(result.measured.over_time.predicted for result in results)]
     y = Axis("Risk of the event", (0.0, extreme(risks, np.max, 1.0)), PERCENT, nice=True)
     return _over_time(results[0], y, [*marks, *at_horizon(horizon, over.times)]), _risk_in_words(results, horizon)
+
+
+# Colours of causes.
+INKS = ("model", "second", "without_event", "censored")
+
+
+def incidences(result: AuditResult) -> Drawn:
+    """Draw the observed incidences of the causes on top of each other, and the mean predictions as lines."""
+    over = [one.measured.over_time for one in result.by_cause.values()]
+    times, below, predicted = over[0].times, np.zeros(over[0].times.size), np.zeros(over[0].times.size)
+    bands: list[Mark] = []
+    lines: list[Mark] = []
+    words = []
+    for k, (name, one) in enumerate(zip(result.by_cause, over, strict=True)):
+        above, predicted = below + one.observed, predicted + one.predicted
+        ink = INKS[k % len(INKS)]
+        data = {"x": times, "low": below, "high": above, "y": predicted, "seen": one.observed, "own": one.predicted}
+        bands.append(Band(data, ink, step=True, opacity=0.35))
+        tips = (_TIME_TIP, ("own", f"{name}, predicted", TIP_PERCENT), ("seen", "observed", TIP_PERCENT))
+        lines.append(Line(data, ink, dashed=True, tips=tips if k < len(INKS) else ()))
+        words.append(f"{name}: {written(float(one.observed[-1]), 'percent')} at the end")
+        below = above
+    y = Axis("Probability", (0.0, min(1.0, 1.05 * extreme([below, predicted], np.max, 1.0))), PERCENT, nice=True)
+    return _over_time(result, y, [*bands, *lines]), f"Observed incidence of each cause. {'; '.join(words)}."
+
+
+def cells(result: AuditResult) -> Drawn:
+    """Draw the events of each cause in bins of the all-cause F, and the number expected, side by side in each bin."""
+    found, top = result.measured.cells, 1.0
+    marks: list[Mark] = []
+    for k, one in enumerate(found):
+        left, width = one.edges[:-1], np.diff(one.edges)
+        start, end = (left + width * (0.05 + 0.9 * part / len(found)) for part in (k, k + 1))
+        per = np.round(width / np.diff(one.edges).min())  # bins that were merged show their mean
+        data = {"x": start, "x2": end, "y": one.events / per, "middle": (start + end) / 2, "mean": one.expected / per}
+        tips = (("y", f"{one.cause}, events", ".0f"), ("mean", "expected", ".1f"))
+        points = {"x": data["middle"], "y": data["mean"]}
+        marks += [Bars(data, INKS[k % len(INKS)], tips), Points(points, "ink", size=30, outline="card")]
+        top = max(top, float(data["y"].max()), float(data["mean"].max()))
+    x, y = Axis("All-cause F at the event", (0.0, 1.0), ".1f"), Axis("Events", (0.0, 1.06 * top))
+    words = "; ".join(f"{one.cause}: {one.events.sum():.0f} events, {one.expected.sum():.0f} expected" for one in found)
+    return Picture(x, y, tuple(marks), height=260), f"Events by cause in bins of F. {words}."
 
 
 def _over_time(result: AuditResult, y: Axis, marks: Sequence[Mark], height: int = 300) -> Picture:

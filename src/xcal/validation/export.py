@@ -59,6 +59,8 @@ def export(result: AuditResult, folder: str | Path) -> tuple[Path, ...]:
     for kind in KINDS:
         for horizon in result.horizons if kind in AT_HORIZON else (None,):
             written += _picture(result, kind, horizon, target)
+    for k, one in enumerate(result.by_cause.values(), 1):
+        written += export(one, target / f"cause_{k}")
     return tuple(written)
 
 
@@ -212,6 +214,9 @@ def _of(hint: Any, known: dict[str, Any]) -> dict[str, Any]:
         return {"type": "null"}
     if is_dataclass(hint):
         name = hint.__name__  # type: ignore[union-attr]  # a class, as hints are
+        if hint is AuditResult:  # of a cause
+            own = fields(AuditResult)
+            return {"type": "object", "required": [one.name for one in own]}
         if name not in known:
             known[name] = {}
             known[name] = _object(hint, known)

@@ -49,7 +49,7 @@ def dependent_censoring(
     if not horizons or rows.lower is not None:  # nobody knows who was still at risk of leaving
         return None, None
     time, last = rows.time, horizons[-1]
-    censored = ~rows.event & (time < last)
+    censored = ~rows.outcome.ended & (time < last)
     asked = treatment == "covariates"
     if np.count_nonzero(censored) < FEWEST_CENSORED:
         return None, None

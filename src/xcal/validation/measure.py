@@ -16,10 +16,20 @@ from xcal.calibration.subgroups import Column
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
 from xcal.metrics.errors import brier_score
 from xcal.metrics.estimates import UNKNOWN, Draws, Estimates, bootstrap, estimates, net_benefits
-from xcal.metrics.inputs import Vector, at_point, is_small, mean_of, reached, shown_range, told
+from xcal.metrics.inputs import (
+    Vector,
+    at_point,
+    is_small,
+    mean_of,
+    merged,
+    merged_edges,
+    reached,
+    shown_range,
+    told,
+)
 from xcal.metrics.intervals import error_of_interval, random_effects, resampled_intervals
 from xcal.metrics.net_benefit import DecisionCurve, benefit
-from xcal.metrics.observed import as_censoring, censoring_survival, turnbull
+from xcal.metrics.observed import as_censoring, censoring_survival, observed_risk, turnbull
 from xcal.metrics.of_rows import Asked, ratio_of_events
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
 from xcal.metrics.pseudo_values import same_for_all
@@ -29,7 +39,7 @@ from xcal.validation.arguments import LANDMARK, MIN_EVENTS
 from xcal.validation.at_horizon import Tested, horizon_tests
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
 from xcal.validation.next_steps import measure_updates
-from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, OverTime, PartFound
+from xcal.validation.result import AtLandmark, AuditValue, CauseCells, CensoringTest, Measurements, OverTime, PartFound
 from xcal.validation.sample import Sample, group_name
 
 Progress = Callable[[int, int], None]
@@ -197,6 +207,7 @@ def measure(
         small_sites=small,
         landmarks=tuple(_at_risk(group, sample) for group in come),
         updates=updates,
+        cells=_cells(rows, whole.estimates),
     )
 
 
@@ -238,6 +249,21 @@ def _at_risk(group: Subgroup, sample: Sample) -> AtLandmark:
     return AtLandmark(at, group.name, rows.n, told(int(rows.event.sum()), rows.n, rows.min_cell))
 
 
+def _cells(rows: Rows, found: Estimates) -> tuple[CauseCells, ...]:
+    """Return the cells of D-calibration by cause; those of few events are merged with their neighbours."""
+    if Key("cause_calibration") not in found.values:
+        return ()
+    one, few = rows.causes, rows.min_cell
+    apart = np.all([np.diff(merged(events.astype(np.int64), few)) > 0 for events in one.events], axis=0)
+    label = np.append(0, np.cumsum(apart))  # the same bins for all causes
+    edges = merged_edges(one.edges, label)
+    each = zip(rows.outcome.causes, one.events, one.expected_events, strict=True)
+    return tuple(
+        CauseCells(name, edges, *(np.bincount(label, weights=own).astype(np.float64) for own in (events, expected)))
+        for name, events, expected in each
+    )
+
+
 def _ibs_range(rows: Rows, found: Estimates) -> tuple[float, float] | None:
     """Return the times from and to which the integrated Brier score is averaged."""
     score = rows.brier_over_time if Key("ibs") in found.values else None
@@ -257,6 +283,7 @@ def _risks(rows: Rows) -> tuple[tuple[RiskDistribution, ...], list[Skipped]]:
     for horizon in rows.risk:
         own = rows.at(horizon).rows
         given: dict[str, Any] = {"time": own.time, "event": own.event, "weights": own.weights}
+        given["competing"] = own.outcome.competing
         if own.lower is not None:  # of an event that came before the horizon or after, nobody knows
             unknown = (own.lower < horizon) & (own.time > horizon)
             given |= {"time": np.where(unknown, own.lower, own.time), "event": own.event & ~unknown}
@@ -533,15 +560,15 @@ def over_time(rows: Rows, level: float) -> OverTime:
         return _of_intervals(rows, rows.lower, times)
     if rows.entry is not None:
         return _from_entry(rows, rows.entry, times, level)
-    curve = fit_kaplan_meier(rows.time, rows.event, weights=rows.weights)
-    survived = curve.at(times)
-    low, high = curve.interval(times, level)
-    observed = 1 - survived
+    curve = observed_risk(rows.outcome, rows.weights)
+    survived, observed = curve.without(times), curve.at(times)
+    high, low = (1 - end for end in curve.interval(times, level))
     if rows.censoring_model is not None and rows.survival is not None:
         observed, low, high = _corrected(rows, times, level)
     predicted, brier = np.full(times.size, np.nan), np.full(times.size, np.nan)
     censoring = as_censoring(rows.censoring, rows.outcome, rows.weights)
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights, "censoring": censoring}
+    given["competing"] = rows.outcome.competing
     if rows.survival is not None and rows.times is not None:
         for k in np.flatnonzero(times <= rows.times[-1]):
             survival = np.clip(at_point(rows.survival, rows.times, float(times[k]), rows.interpolation), 0.0, 1.0)
@@ -557,6 +584,7 @@ def over_time(rows: Rows, level: float) -> OverTime:
         uncensored=censoring.at(times) if rows.censoring is None else _own_censoring(rows, times),
         brier=brier,
         brier_null=_null_brier(rows, times, survived),
+        by="Kaplan-Meier" if rows.outcome.competing is None else "Aalen-Johansen",
     )
 
 
@@ -642,7 +670,7 @@ def _corrected(rows: Rows, times: Vector, level: float) -> tuple[Vector, Vector,
 
 def _own_censoring(rows: Rows, times: Vector) -> Vector:
     """Share of these rows not yet censored, where the weights come from training rows."""
-    return fit_kaplan_meier(rows.time, rows.event, "censoring", rows.weights).at(times)
+    return fit_kaplan_meier(rows.time, rows.outcome.ended, "censoring", rows.weights).at(times)
 
 
 def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
@@ -655,5 +683,7 @@ def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
     passed = np.searchsorted(rows.time, times, side="right")
     dead = np.append(0.0, np.cumsum(one * rows.event / g_row))[passed]
     alive = (total[-1] - total[passed]) / g_time
+    if rows.outcome.competing is not None:
+        alive = alive + np.append(0.0, np.cumsum(one * rows.outcome.competing / g_row))[passed]
     score = (dead * survival**2 + alive * (1 - survival) ** 2) / total[-1]
     return np.where(known & (times < rows.last), score, np.nan)

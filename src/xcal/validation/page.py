@@ -6,7 +6,7 @@ from typing import Literal
 
 from xcal._checks import fail
 from xcal.show.charts import time_in_words
-from xcal.show.page import Page, Section, Selector
+from xcal.show.page import Block, Page, Section, Selector, Stack, Varying
 from xcal.validation import sections
 from xcal.validation.result import AuditResult, AuditValue
 from xcal.validation.words import names
@@ -20,16 +20,43 @@ def report_page(result: AuditResult) -> Page:
     library = f" ({result.library})" if result.library not in ("", "none") else ""
     summary = result.data
     horizons = _measured([result])
+    by_cause = (Selector(CAUSE, "Cause", ("any", *result.by_cause), "buttons"),) if result.by_cause else ()
     return Page(
         title=title
         if (title := "" if result.study is None else result.study.title)
         else f"Validation of {result.model}",
         subtitle=f"{result.model}{library}, tested on {summary.n:,} rows with {summary.n_events:,} events",
-        selectors=_horizon(horizons, result.time_unit),
-        top=(sections.verdicts([result]), sections.first_look(result, horizons)),
-        sections=_sections([result], horizons),
+        selectors=(*by_cause, *_horizon(horizons, result.time_unit)),
+        top=_of_causes([(sections.verdicts([one]), sections.first_look(one, horizons)) for one in result.each]),
+        sections=_by_cause(result, horizons) if result.by_cause else _sections([result], horizons),
         footer=_footer(result),
     )
+
+
+# The selector of a page on which the reader picks one of several causes, or all of them.
+CAUSE = "cause"
+
+
+def _of_causes(blocks: Sequence[tuple[Block, ...]]) -> tuple[Block, ...]:
+    """Return the blocks of the cause that is picked, of which each has its own."""
+    return blocks[0] if len(blocks) == 1 else (Varying(CAUSE, tuple(Stack(one) for one in blocks)),)
+
+
+def _by_cause(result: AuditResult, horizons: Sequence[float]) -> tuple[Section, ...]:
+    """Return the sections of all events, those with values of each cause followed by its selector."""
+    found: list[Section] = []
+    of_each = [{one.short: one for one in _sections([own], horizons)} for own in result.by_cause.values()]
+    for section in _sections([result], horizons, each=result.each):
+        parts = [section, *(own[section.short] for own in of_each if section.short in own)]
+        if section.short in _FOR_ALL or len(parts) < len(result.each):
+            found.append(section)
+        else:
+            found.append(replace(section, blocks=_of_causes([one.blocks for one in parts])))
+    return (sections.causes(result), *found)
+
+
+# Sections about all events together.
+_FOR_ALL = ("For whom", "Data", "All numbers", "Methods", "Checklists", "Background", "Discussion", "Statements")
 
 
 def comparison_page(
@@ -88,7 +115,10 @@ def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
 
 
 def _sections(
-    results: Sequence[AuditResult], horizons: Sequence[float], differences: Sequence[AuditValue] = ()
+    results: Sequence[AuditResult],
+    horizons: Sequence[float],
+    differences: Sequence[AuditValue] = (),
+    each: Sequence[AuditResult] = (),
 ) -> tuple[Section, ...]:
     first = results[0]
     found = (
@@ -107,8 +137,8 @@ def _sections(
         sections.updates(results, horizons),
         sections.data(first),
         sections.sample_size(first, horizons) if len(results) == 1 else None,
-        sections.all_numbers(results, differences),
-        sections.methods(results),
+        sections.all_numbers(each or results, differences),
+        sections.methods(each or results),
         sections.said_by_authors(first, {"discussion": ""}, "What follows", "Discussion"),
         sections.said_by_authors(first, {"statements": ""}, "Statements", "Statements"),
         sections.guideline(first),

@@ -157,6 +157,16 @@ class Update:
     values: tuple[AuditValue, ...]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class CauseCells:
+    """Events of one cause in bins of the all-cause F, and how many the model expects while rows were observed."""
+
+    cause: str
+    edges: Vector  # bins of few events are merged
+    events: Vector
+    expected: Vector
+
+
 @dataclass(frozen=True)
 class AtLandmark:
     """Rows that have come to a landmark; what was measured of them stands among the groups, under `name`."""
@@ -193,6 +203,7 @@ class Measurements:
     small_sites: str = ""  # the group of these
     landmarks: tuple[AtLandmark, ...] = ()
     updates: tuple[Update, ...] = ()  # what an update of the model would change
+    cells: tuple[CauseCells, ...] = ()  # of D-calibration by cause
 
 
 @dataclass(frozen=True)
@@ -290,6 +301,10 @@ class AuditResult:
         Names of the groups, "variable = label", that were judged.
     landmarks : tuple of str
         Those of them that have come to a landmark. Their horizons count from there.
+    cause : str
+        The cause whose events were judged, where events have several causes; "" if all events were.
+    by_cause : mapping of str to AuditResult
+        The same of each cause, where the predictions are of several.
     measured : Measurements
         Values and the curves of the pictures.
     data : DataSummary
@@ -330,6 +345,8 @@ class AuditResult:
     landmarks: tuple[str, ...] = ()
     table_one: TableOne | None = None
     study: Study | None = None
+    cause: str = ""
+    by_cause: Mapping[str, "AuditResult"] = field(default_factory=dict)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -344,8 +361,20 @@ class AuditResult:
     def __iter__(self) -> Iterator[AuditValue]:
         return iter(self.values)
 
-    def value(self, metric: str, *, horizon: float | None = None, group: str | None = None) -> AuditValue:
-        """Return one value by its name, horizon and group."""
+    @property
+    def each(self) -> tuple["AuditResult", ...]:
+        """The audit itself, and those of the causes."""
+        return self, *self.by_cause.values()
+
+    def value(
+        self, metric: str, *, horizon: float | None = None, group: str | None = None, cause: str | None = None
+    ) -> AuditValue:
+        """Return one value by its name, horizon, group and cause."""
+        if cause is not None and str(cause) != self.cause:
+            if str(cause) not in self.by_cause:
+                known = ", ".join(self.by_cause) or self.cause or "none"
+                raise KeyError(f"no cause {cause!r}; there is {known}")
+            return self.by_cause[str(cause)].value(metric, horizon=horizon, group=group)
         asked = Key(metric, horizon, group)
         for value in self.values:
             if value.key == asked:
@@ -369,7 +398,7 @@ class AuditResult:
         return precision(self, widths)
 
     def to_frame(self) -> Any:
-        """One line per number as a pandas DataFrame: metric, horizon, group, value, lower, upper."""
+        """One line per number as a pandas DataFrame: metric, horizon, group, cause, value, lower, upper."""
         from xcal.validation.words import to_frame
 
         return to_frame(self)

@@ -15,10 +15,10 @@ from xcal.calibration.subgroups import Column
 from xcal.data.surv import Outcome, clock
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop import Rows as AskedRows
-from xcal.interop.predictions import check_predictions
-from xcal.interop.reading import is_plain, read_cdf, read_curves, read_risk
+from xcal.interop.predictions import check_predictions, named_as
+from xcal.interop.reading import is_plain, read_cdf, read_curves, read_incidence, read_risk
 from xcal.metrics.inputs import Integers, Interpolation, Vector, at_own_time, at_point, restricted_mean
-from xcal.metrics.rows import NO_CDF, People, Rows, Stretches, along_rows, since
+from xcal.metrics.rows import NO_CDF, OF_CAUSE, People, Rows, Stretches, along_rows, since
 from xcal.metrics.spec import Skipped
 from xcal.validation.arguments import (
     LANDMARK,
@@ -47,6 +47,7 @@ class Sample:
 
     rows: Rows
     predictions: ModelPredictions  # as they were read, in the order of the rows that were given
+    cause: str  # the cause whose events are asked about, others competing; "" where all events are
     horizons: Vector  # increasing times at which the values of one time are computed, all within the follow-up
     thresholds: Vector  # risks at which somebody might act, for the decision curve
     groups: Mapping[str, Labels]  # for each variable, such as "sex", the group of each row
@@ -82,13 +83,16 @@ def sample_of(
     site: str = "",
     small_sites: str = "",
     landmarks: tuple["Landmark", ...] = (),
+    cause: str = "",
+    event_free: FloatArray | None = None,
     stretches: Stretches | None = None,
 ) -> Sample:
     """Return checked rows in the order of their times, with the predictions read; see `Sample`.
 
     Of people whose covariates change, `stretches` are their rows, with the places of the people as they are given.
     `training` are the outcomes of the rows that the model was trained on, where the censoring curve is theirs.
-    `weights` are in effective units, None if all are equal, and `clusters` None if all rows are independent.
+    `weights` are in effective units, None if all are equal, and `clusters` None if all rows are independent. Of one
+    cause, `event_free` is the probability of no event of any cause at the times of the curves.
     """
     p, order = predictions, outcome.order()
     own = outcome.take(order)
@@ -107,8 +111,8 @@ def sample_of(
         score = -p.risk[order].astype(np.float64, copy=False)
     if stretches is not None:
         stretches = replace(stretches, person=np.argsort(order)[stretches.person])
-    no_cdf = NO_CDF
-    if not cdfs and p.times is not None:
+    no_cdf = NO_CDF if own.competing is None else OF_CAUSE
+    if own.competing is None and not cdfs and p.times is not None:
         no_cdf = f"{NO_CDF}, which curves at {p.times.size} times do not tell; give it by cdf="
     rows = Rows(
         order=order,
@@ -121,6 +125,8 @@ def sample_of(
         interpolation=p.interpolation,
         score=score,
         nll=None if p.nll is None else p.nll[order].astype(np.float64, copy=False),
+        incidence=None if p.incidence is None or own.cause is None else p.incidence[order],
+        event_free=None if event_free is None else event_free[order],
         cdf_entry=at_entry,
         cdf_lower=None if p.cdf_lower is None else np.minimum(p.cdf_lower[order], cdfs[0]),
         seen=seen,
@@ -134,6 +140,7 @@ def sample_of(
     return Sample(
         rows=rows,
         predictions=predictions,
+        cause=cause,
         horizons=horizons,
         thresholds=np.asarray(thresholds, dtype=np.float64),
         groups={variable: labels[order] for variable, labels in (groups or {}).items()},
@@ -186,7 +193,7 @@ def _observed_cdf(
     counts as censored. Where times are coarse, an event's F is drawn evenly from the interval that its time stands for.
     """
     time, event, seen = own.time, own.event, _parts_seen(last_seen, own)
-    if p.cdf is None and survival is None:
+    if own.competing is not None or (p.cdf is None and survival is None):
         return seen, (), event
     if p.cdf is None and p.library == "none" and p.times is not None and few_points(p.times, time):
         return seen, (), event
@@ -220,7 +227,7 @@ def _parts_seen(last_seen: LastSeen, own: Outcome) -> tuple[float, ...]:
         return (1.0,)
     if last_seen in _SEEN:
         return _SEEN[last_seen]
-    return (1.0, 0.5) if are_coarse(own.time, own.event) else (1.0,)
+    return (1.0, 0.5) if are_coarse(own.time, own.ended) else (1.0,)
 
 
 def few_points(times: Vector, time: FloatArray) -> bool:
@@ -272,6 +279,7 @@ class Source:
     X: Any
     outcome: Outcome
     survival: Any
+    cif: Any
     cdf: Any
     risk: Any
     times: Any
@@ -280,18 +288,23 @@ class Source:
     @property
     def knows_every_time(self) -> bool:
         """Whether F can be asked for at any time of each row, and need not be read off curves."""
-        return self.survival is None and self.model is not None and not is_plain(self.model)
+        return self.model is not None and not is_plain(self.model)
 
     def curves(self, at: Vector) -> ModelPredictions:
         """Read curves that are exact at some times."""
-        time, event, times = self.outcome.time, self.outcome.event, self.times
-        if self.survival is None:
+        time, event, times, causes = self.outcome.time, self.outcome.event, self.times, self.outcome.causes
+        if self.survival is None and self.cif is None:
             if self.interpolation is not None:
                 expected = "None for a model, which says itself how its curves are read"
                 fail("interpolation", expected, self.interpolation)
             entry = None if self.outcome.id is None else self.outcome.starts()
-            return read_model(self.model, self.X, time=time, event=event, times=times, horizons=at, entry=entry)
-        rows = AskedRows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
+            given: dict[str, Any] = {"times": times, "horizons": at, "causes": causes, "entry": entry}
+            found = read_model(self.model, self.X, time=time, event=event, **given)
+            return named_as(found, causes) if causes else found
+        rows = AskedRows(time, event, None if times is None else as_row("times", times).astype(np.float64), at, causes)
+        if self.cif is not None:
+            found = read_incidence(self.cif, rows, times=times, interpolation=self.interpolation)
+            return check_predictions(named_as(found, causes) if causes else found, rows.n)
         found = read_curves(self.survival, rows, times=times, interpolation=self.interpolation)
         if self.cdf is not None:
             exact = f"F at the observed times is as given, not read off the curves at {size_of(found)} times."
@@ -330,14 +343,14 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
         if values is not None and survival is None and source.model is None and not several:
             name = "cdf" if risk is None else "risk"
             fail(name, f"a model or survival curves, which tell F at {where}", f"{name} alone")
-    given = [value for value in (source.model, survival, risk) if value is not None]
+    given = [value for value in (source.model, survival, source.cif, risk) if value is not None]
     if not given and cdf is not None:
         given = [cdf]
     elif cdf is not None and survival is None:
         given.append(cdf)
     if len(given) != 1:
         got = "none" if not given else f"{len(given)} of them"
-        fail("model, survival, cdf, risk", "one of them, or survival with cdf", got)
+        fail("model, survival, cif, cdf, risk", "one of them, or survival with cdf", got)
     asked = None if horizons is None else read_horizons(horizons, time)
     rows = AskedRows(time, event)
     if cdf is not None and survival is None:
@@ -355,7 +368,7 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None and not several:
         # A few points of a curve are where somebody wanted to know the risk.
-        points = None if survival is None else few_times(found)
+        points = None if source.model is not None else few_times(found)
         at = default_horizons(time, event, end, points, outcome.entry)
     check_covered(at, end)
     for where, values in in_part.items():
@@ -371,6 +384,55 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
         check_entered(at, outcome.entry)
         found = given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64)))
     return found, at
+
+
+def of_one_cause(found: ModelPredictions, k: int, causes: tuple[str, ...]) -> ModelPredictions:
+    """Return what is predicted of one cause alone, that with number k; `causes` are those of the rows.
+
+    Curves and risks of an event that says of no cause are then those of this one.
+    """
+    name, sentences = causes[k - 1], found.reading
+    if found.incidence is None:
+        if found.cdf is not None and found.survival is None:
+            fail("cause", "None with cdf=: F of one cause of several is spread evenly for no model", repr(name))
+        survival = found.survival
+        told = f"One less the probability of no event is read as the risk of {name}, which others may come before."
+        sentences = (*sentences, told if found.risk is None else f"The risk is read as that of {name}.")
+    elif name not in found.causes:
+        fail("cause", f"a cause that the model knows: {', '.join(found.causes)}", repr(name))
+    else:
+        survival = 1 - found.incidence[:, found.causes.index(name)]
+    return replace(
+        found,
+        model=f"{name} by {found.model}",
+        survival=survival,
+        cdf=None,
+        nll=None,
+        risk_score=None,
+        incidence=None,
+        causes=(),
+        reading=sentences,
+    )
+
+
+def samples_of(
+    outcome: Outcome,
+    found: ModelPredictions,
+    at: Vector,
+    causes: tuple[int, ...],
+    given: dict[str, Any],
+    of_all: dict[str, Any],
+) -> list[Sample]:
+    """Return the sample of all events, then that of each cause with the others as competing; of one cause it alone.
+
+    `given` are arguments of `sample_of`, and `of_all` those for all events.
+    """
+    free, names = None if found.incidence is None else found.survival, outcome.causes
+    samples = [] if len(causes) == 1 else [sample_of(outcome, found, at, **given, **of_all)]
+    for k in causes:
+        own = of_one_cause(found, k, names)
+        samples.append(sample_of(outcome.among(k), own, at, cause=names[k - 1], event_free=free, **given))
+    return samples
 
 
 def _between(found: ModelPredictions, outcome: Outcome, source: Source) -> ModelPredictions:
@@ -411,12 +473,20 @@ def _check_people(source: Source, horizons: Any) -> None:
         fail("cdf", "None beside survival curves of several rows of one id, which tell it", "F too")
 
 
-def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPredictions, Stretches]:
+def people_of(
+    source: Source, found: ModelPredictions, last_seen: LastSeen
+) -> tuple[People, ModelPredictions, Stretches]:
     """Put the rows of people together: what happened to these, what is predicted of them, and their rows."""
     outcome = source.outcome
     hazard, loss = _along(source, found)
     people = along_rows(hazard, outcome)
-    n = people.time.size
+    n, cdf = people.time.size, people.cdf
+    if last_seen != "exact" and are_coarse(people.time, people.event):
+        # An event came in the last unit of its row, within which the hazard is taken as constant.
+        start = outcome.starts()[people.last]
+        share = np.minimum(people.time - unit_starts(people.time), people.time - start) / (people.time - start)
+        early = -np.expm1(-np.bincount(people.person, hazard) + share * hazard[people.last])
+        cdf = within_interval(cdf, np.clip(early, 0.0, cdf), people.event, seed=0)
     gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
     reading = (
         f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
@@ -430,7 +500,7 @@ def people_of(source: Source, found: ModelPredictions) -> tuple[People, ModelPre
         found,
         n=n,
         survival=None,
-        cdf=people.cdf,
+        cdf=cdf,
         cdf_entry=np.zeros(n) if people.entry.any() else None,
         nll=None if loss is None else np.bincount(people.person, loss).astype(np.float64),
         risk_score=None,
@@ -482,7 +552,7 @@ def landmark(
     `of_rows` is what else is known of all rows, and `asked` what is asked of any, by the arguments of `sample_of`.
     Horizons that were chosen for all rows are those of the landmark as far as enough rows are under observation.
     """
-    if source.model is None and source.survival is None:
+    if source.model is None and source.survival is None and source.cif is None:
         fail("landmarks", "None with risks or F alone, which say nothing of other times", f"{s:g}")
     members = source.outcome.time > s
     later, found = source.outcome.after(s, members), predictions.take(members)
@@ -534,6 +604,8 @@ def _from_there(found: ModelPredictions, s: float, reached: Vector) -> ModelPred
         cdf=None if found.cdf is None else since(found.cdf, reached),
         nll=None if found.nll is None else found.nll - cumulative_hazard(reached),
         risk_score=None,
+        incidence=None,
+        causes=(),
         end=None if found.end is None else found.end - s,
     )
 

@@ -41,6 +41,7 @@ from xcal.validation.study import probast, tripod
 from xcal.validation.table_one import Described, Followed
 from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 from xcal.validation.words import (
+    COLUMNS,
     ESTIMATORS,
     METHODS,
     VERDICTS,
@@ -241,6 +242,39 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
         reading = "Events observed for each event expected. 1 is right; an interval that contains 1 cannot rule it out."
         side.append(with_intervals(results, wanted, "O/E", 1.0, "O/E at each horizon", reading))
     return Section(heading, (beside_picture(results, picture, side), *reasons(results, "horizon", "oe")), short)
+
+
+def causes(result: AuditResult) -> Section:
+    """Show which events come, and of which cause, beside what is predicted."""
+    heading, short = "Which event, and when?", "Causes"
+    named = list(zip(result.by_cause, charts.INKS, strict=False))
+    legend = tuple(Key(name, ink, "band") for name, ink in named)
+    picture = charts.following(
+        [charts.incidences(result)],
+        keys=(*legend, *(Key(f"{name}, predicted", ink, "dashed") for name, ink in named)),
+        reading="The bands add up from below: how many have had each event by a time, the others acting too "
+        "(Aalen-Johansen). The dashed lines are the mean predictions, added up in the same way: where one runs along "
+        "the upper edge of its band, the predictions of all causes up to it are right on average.",
+    )
+    test = numbers([result], [("cause_calibration", None), ("cause_calibration_p", None)])
+    few = [Text("Colours repeat.", "note")] if len(result.by_cause) > len(charts.INKS) else []
+    rows = tuple(_cause_line(name, one) for name, one in result.by_cause.items())
+    table = Table("The answer for each cause", ("Cause", "Events", "Answer"), rows, (1,))
+    cells: list[Block] = []
+    if result.measured.cells:
+        drawn = [charts.cells(result)]
+        cells = [charts.following(drawn, title="D-calibration by cause", keys=legend, reading=_CELLS), test]
+    return Section(heading, (picture, *few, table, *cells, *reasons([result], "cause_calibration")), short)
+
+
+_CELLS = (
+    "Events in each tenth of the all-cause F, by cause, and the number that the model expects while rows were observed "
+    "(dots): bars that end far from their dots are events of another cause, or at another time, than predicted."
+)
+
+
+def _cause_line(name: str, one: AuditResult) -> tuple[Cell, ...]:
+    return name, (f"{one.data.n_events:,}", float(one.data.n_events)), one.verdict.headline
 
 
 def each_level(results: Results, horizons: Sequence[float], *, picked: bool = False) -> Section:
@@ -986,12 +1020,12 @@ def as_csv(results: Results) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     several = len(results) > 1
-    writer.writerow([*(["model"] if several else []), "metric", "horizon", "group", "value", "lower", "upper"])
+    writer.writerow([*(["model"] if several else []), *COLUMNS])
     for name, result in zip(names(results), results, strict=True):
         for one in result.values:
             ends = ("" if math.isnan(end) else repr(end) for end in (one.value, one.lower, one.upper))
             horizon = "" if one.horizon is None else repr(one.horizon)
-            writer.writerow([*([name] if several else []), one.metric, horizon, one.group or "", *ends])
+            writer.writerow([*([name] if several else []), one.metric, horizon, one.group or "", result.cause, *ends])
     return text.getvalue()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.dcalibration import are_coarse
 from xcal.data.features import column_kind
@@ -51,14 +50,15 @@ class Training:
 def summarise_data(sample: Sample, training: Training, measured: Measurements) -> DataSummary:
     """Count rows, events, ties and rows past the curves, and say what is of concern."""
     rows, few = sample.rows, sample.rows.min_cell
-    time, event, weights = rows.time, rows.event, rows.weights
+    time, event, ended, weights = rows.time, rows.event, rows.outcome.ended, rows.weights
     _, counts = np.unique(time, return_counts=True)
     end = np.inf if rows.times is None else float(rows.times[-1])
     beyond = int(np.count_nonzero(time > end))
     tied = int(counts[counts > 1].sum())
-    followed = follow_up(time=time, event=event, weights=weights, entry=rows.entry).median
+    followed = follow_up(time=time, event=ended, weights=weights, entry=rows.entry).median
     concerns = [
-        *_of_events(time, event, few),
+        *_of_events(rows, few),
+        *_of_causes(sample),
         *_of_clusters(rows),
         *_of_people(rows),
         *_of_entry(rows),
@@ -85,7 +85,8 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
     )
 
 
-def _of_events(time: FloatArray, event: BoolArray, min_cell: int) -> Iterator[Concern]:
+def _of_events(rows: Rows, min_cell: int) -> Iterator[Concern]:
+    time, event = rows.time, rows.event
     found, n = int(np.count_nonzero(event)), time.size
     if found < ENOUGH_EVENTS:
         few = found < FEWEST_EVENTS
@@ -95,7 +96,7 @@ def _of_events(time: FloatArray, event: BoolArray, min_cell: int) -> Iterator[Co
             else "; a good value may be chance, and small errors of calibration cannot be seen."
         )
         yield Concern(f"Few events: {found:,}, where {ENOUGH_EVENTS} or more are advised", effect, few)
-    censored = 1 - found / n
+    censored = 1 - int(np.count_nonzero(rows.outcome.ended)) / n
     if censored >= HEAVY_CENSORING:
         effect = (
             "D-calibration sees mostly small values of F, and errors late in time remain hidden; Brier scores and AUC "
@@ -107,6 +108,18 @@ def _of_events(time: FloatArray, event: BoolArray, min_cell: int) -> Iterator[Co
             "Their F is 0 in most models: D-calibration and the likelihood suffer from it, values at horizons do not."
         )
         yield Concern(f"{in_words(at_zero, min_cell).capitalize()} events at time 0", effect, at_zero > found / 10)
+
+
+def _of_causes(sample: Sample) -> Iterator[Concern]:
+    """Say that one event was audited where the rows have several."""
+    causes = sample.rows.outcome.causes
+    if causes and sample.predictions.incidence is None:
+        effect = (
+            "The predictions say of no cause which it is: they are judged as the probability of any event. One minus "
+            "Kaplan-Meier of one cause, with the others as censored, is not a risk: it overstates how many have the "
+            "event. cause= (--event-value) judges them as the risk of one cause, beside Aalen-Johansen."
+        )
+        yield Concern(f"Events of {len(causes)} causes: {', '.join(causes)}", effect, serious=True)
 
 
 def _of_clusters(rows: Rows) -> Iterator[Concern]:
@@ -239,7 +252,7 @@ def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern
     ):
         return
     what = f"Times in whole units: {np.unique(sample.rows.time).size:,} different ones in {sample.rows.n:,} rows"
-    if sample.rows.survival is None:
+    if sample.rows.survival is None and sample.rows.stretches is None:
         effect = (
             "Without whole curves F at the start of a unit is not known: D-calibration, its p-value and the P-P curve "
             "take F at its end as exact, and can call a true model wrong."

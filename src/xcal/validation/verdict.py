@@ -36,7 +36,16 @@ from xcal.metrics.intervals import POSITIVE, times_as_many
 from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.next_steps import rounded_up
-from xcal.validation.result import Answer, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
+from xcal.validation.result import (
+    Answer,
+    AuditResult,
+    AuditValue,
+    DataSummary,
+    ForWhom,
+    Measurements,
+    Sentence,
+    Verdict,
+)
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
@@ -190,6 +199,7 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
             "slope": _of_slope,
             "ici": _of_error,
             "d_calibration": partial(_of_d_calibration, shapes),
+            "cause_calibration": _of_causes,
         }
         if value.metric in judges:
             finding = judges[value.metric](value, values, families, when, level)
@@ -326,6 +336,32 @@ def _of_d_calibration(
     words = f"{brief}: {bins}"
     found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, times_as_many(0.0, upper, GOOD_BINS))
     return replace(found, value=value)
+
+
+def _of_causes(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding | None:
+    """Judge D-calibration by cause, of which no interval is known: by its test, and by how large the error is."""
+    floor, (alone, corrected) = _beside(values, value, "floor"), _tested(values, value, families)
+    if floor is None or not corrected < OFF_LEVEL:
+        return None  # D-calibration over all causes, and the values of each, say how large an error may be
+    # As a share of what cells should hold, were they alike.
+    error = math.sqrt(max(0.0, value.value - floor.value) * N_BINS)
+    brief = "events are not of the causes, at the times, that are predicted"
+    scale = f"D-calibration by cause {value.value:.2g}, of a perfect model about {floor.value:.2g}"
+    words = f"{brief} ({scale}, {p_in_words(alone)})"
+    return Finding(value, "off" if error > GOOD_BINS else "small", brief, words, "", 1.0, alone, corrected)
+
+
+_LEVELS = ("trust", "unknown", "caution", "distrust")
+
+
+def of_all_causes(verdict: Verdict, by_cause: Mapping[str, AuditResult]) -> Verdict:
+    """Return the verdict of all events with those of the causes: no better than the worst of them."""
+    said = tuple(Sentence(f"{name}: {one.verdict.headline}", f"cause {name}") for name, one in by_cause.items())
+    worst = max((verdict, *(one.verdict for one in by_cause.values())), key=lambda one: _LEVELS.index(one.level))
+    needed = worst.events_needed
+    return replace(
+        verdict, headline=worst.headline, level=worst.level, events_needed=needed, said=(*verdict.said, *said)
+    )
 
 
 def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[Finding]:

@@ -182,7 +182,7 @@ def not_judged(result: AuditResult) -> list[Skipped]:
 # --- An audit as a table, as JSON with everything that is needed to draw it again, and as a text for an e-mail.
 
 
-COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
+COLUMNS = ("metric", "horizon", "group", "cause", "value", "lower", "upper")
 
 # Of the JSON: raised when a reader of an older file would misread a newer one.
 FORMAT = 2
@@ -194,10 +194,14 @@ _MOST_HORIZONS = 4
 
 
 def to_frame(result: AuditResult) -> Any:
-    """One line per number; a horizon over all times is NaN, and the group of all rows is None."""
+    """One line per number; a horizon over all times is NaN, the group of all rows and the cause of any event None."""
     import pandas as pd
 
-    rows = [tuple(getattr(value, name) for name in COLUMNS) for value in result.values]
+    rows = [
+        tuple(getattr(value, name) if name != "cause" else one.cause or None for name in COLUMNS)
+        for one in result.each
+        for value in one.values
+    ]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.astype({"horizon": np.float64, "value": np.float64, "lower": np.float64, "upper": np.float64})
 
@@ -254,6 +258,9 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
         numbers = (f"{label(value.metric).name:<28}{_number(value)}{_averaged(value, result)}" for value in overall)
         lines += ["", *numbers]
     lines += _table(result, whole)
+    for one in result.by_cause.values():
+        lines += ["", *wrapped(f"{one.cause}, {one.data.n_events:,} events: {one.verdict.headline}")]
+        lines += _table(one, {(value.metric, value.horizon): value for value in one.values if value.group is None})
     lines += ["", *(line for row in _landmarks(result) for line in wrapped(": ".join(row)))] if result.landmarks else []
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")
@@ -274,6 +281,10 @@ def to_html(result: AuditResult) -> str:
     parts = [html_table(["", "over all times"], lines)]
     rows = _at_horizons(whole, first)
     parts += [html_table(head, [(name, *map(_cell, values)) for name, values in rows])] if rows else []
+    for one in result.by_cause.values():
+        own = {(value.metric, value.horizon): value for value in one.values if value.group is None}
+        parts.append(f"<p>{escape(one.cause)}, {one.data.n_events:,} events: {escape(one.verdict.headline)}</p>")
+        parts.append(html_table(head, [(name, *map(_cell, values)) for name, values in _at_horizons(own, first)]))
     parts += [html_table(["come to", "from there on"], _landmarks(result))] if result.landmarks else []
     end = f"<p>{escape(_intervals(result))}{escape(_groups(result))}</p>"
     return f"<p>{escape(title)}</p><p><b>{escape(result.verdict.headline)}</b></p><ul>{said}</ul>{''.join(parts)}{end}"
