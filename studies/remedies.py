@@ -526,6 +526,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=DATA, nargs="*", default=DATA)
     parser.add_argument("--base", choices=list(bases(0)), nargs="*", default=list(bases(0)))
+    parser.add_argument("--rows", type=int, default=SIZES[-1], help="no more rows to train on")
     parser.add_argument("--out", type=Path, default=HERE / "remedies.jsonl")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=np.inf, help="begin no other cell after these")
@@ -541,7 +542,7 @@ def main() -> None:
     tasks = [
         (cell, [remedy for remedy in remedies(cell[2]) if remedy not in done.get(cell, ())])
         for cell in cells()
-        if cell[0] in options.data and cell[2] in base
+        if cell[0] in options.data and cell[1] <= options.rows and cell[2] in base
     ]
     tasks = [task for task in tasks if task[1] and (not options.fast or task[0] == ("whas500", 200, "cox", 0, 0))]
     for (cell, _), values in side_by_side(run, tasks, options.workers, options.minutes):
