@@ -464,7 +464,7 @@ def harm(lines: list[dict[str, Any]], chosen: tuple[str, ...] = ("auto", "km", "
     print(
         "\n**Negative log-likelihood of time bins less that of none, in 1e-3, by data set: mean over base models, numbers"
     )
-    print("of rows and repetitions, ± its standard error; in bold where it is worse by more than that**\n")
+    print("numbers of rows and repetitions, ± its standard error; in bold where it is worse by more than that**\n")
     print("| data | cells | " + " | ".join(chosen) + ' | most harm of "auto" in a cell | best remedy |')
     print("|---|---|" + "---|" * (len(chosen) + 2))
     for data in sorted(found, key=DATA.index):
