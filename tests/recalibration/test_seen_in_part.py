@@ -172,6 +172,16 @@ class TestCauses:
         )
         assert judged.value < 0.1 * untreated.value
 
+    def test_an_audit_reads_them(self, fitted):
+        X, y = drawn("causes", 400, 4)
+        y = Surv(time=y["time"], cause=y["cause"], causes=("a", "b"))
+        result = audit(fitted, X, y, n_bootstrap=0, progress=False)
+        assert list(result.by_cause) == ["a", "b"]
+        horizon = result.horizons[-1]
+        mean = fitted.predict_cumulative_incidence(X, [horizon], cause="b").mean()
+        seen = aalen_johansen(time=y["time"], cause=y["cause"]).at(horizon, of=2)
+        assert result.by_cause["b"].value("oe", horizon=horizon).value == pytest.approx(seen / mean, rel=1e-3)
+
     def test_a_model_of_xcal_gives_what_its_own_map_gives(self, tmp_path):
         X, y = drawn("causes", 500, 1)
         model = SurvivalModel("categorical", hidden=(8,), epochs=10, calibration_bins=10).fit(X, y)
