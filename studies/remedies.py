@@ -461,9 +461,7 @@ def harm(lines: list[dict[str, Any]], chosen: tuple[str, ...] = ("auto", "km", "
     for line, value in differences(lines, "bins"):
         if line["remedy"] not in (*PENALISED, "temperature"):  # of one base model alone
             found.setdefault(line["data"], {}).setdefault(line["remedy"], []).append(1e3 * value)
-    print(
-        "\n**Negative log-likelihood of time bins less that of none, in 1e-3, by data set: mean over base models, numbers"
-    )
+    print("\n**Negative log-likelihood of time bins less that of none, in 1e-3, by data set: mean over base models,")
     print("numbers of rows and repetitions, ± its standard error; in bold where it is worse by more than that**\n")
     print("| data | cells | " + " | ".join(chosen) + ' | most harm of "auto" in a cell | best remedy |')
     print("|---|---|" + "---|" * (len(chosen) + 2))
