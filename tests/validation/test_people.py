@@ -145,6 +145,16 @@ class TestByHand:
         assert "the hazard was summed" in found.methods.replace("predicted hazard", "hazard")
         assert "Covariates that change" in found.report(tmp_path / "page.html").read_text()
 
+    def test_few_gaps_are_not_counted(self, rows):
+        whole = rows.groupby("id")["entry"].transform("size") == 1
+        gapped = rows[~whole & (rows["id"] < 12)]
+        some = pd.concat([rows[whole], gapped])
+        people = by_person(some["hazard"], **{name: some[name] for name in ("id", "time", "event", "entry")})
+        assert 0 < people.n_gaps < 5
+        told = [" ".join(audit(cdf=cdf(some), y=target(some), min_cell=k, **OPTIONS).reading) for k in (5, 0)]
+        assert "Fewer than 5 of them were out of sight" in told[0]
+        assert f"{people.n_gaps} of them were out of sight" in told[1]
+
     def test_data_of_people(self, rows):
         columns = {name: rows[name].to_numpy() for name in ("time", "event", "entry", "id")}
         data = SurvivalData(rows[["level"]], **columns)

@@ -207,7 +207,8 @@ def d_calibration(
         For rows of delayed entry: F at the time from which each row was under observation, 0 for rows observed from the
         start. A row then counts from its entry on: what it has in each bin is compared with what a row that has come
         this far expects there, and "akritas" counts events and hazards from there on. Without it, a perfect model of
-        such rows is rejected. For method "uniform".
+        such rows is rejected. For method "uniform". Several rows of one person are put together first, by
+        `xcal.metrics.by_person`.
     cdf_lower : array-like of shape (n,), optional
         For events that are known to lie between two times: F at the earlier one, where `cdf` is F at the later one;
         equal to `cdf` where the time is known. Each bin gets its part of the interval. For method "uniform", with the

@@ -15,8 +15,6 @@ import numpy as np
 
 from xcal._files import write_whole
 from xcal.calibration.bins import N_BINS
-from xcal.calibration.causes import CauseCalibration
-from xcal.calibration.significance import p_in_words
 from xcal.cli import run_folder
 from xcal.cli.run_folder import FitSettings, write_config
 from xcal.cli.training import (
@@ -187,16 +185,6 @@ def judged_in_words(result: Judged, chosen: Trained, name_of: Callable[[Any], st
         for metric in next(iter(measured.values()))
     ]
     lines = ["", f"On the held-out rows (D-calibration in {N_BINS} bins):", *table(("", *measured), rows), ""]
-    if result.by_cause is not None:
-        told = _of_causes(chosen, result.by_cause)
-        p = p_in_words(told["d_calibration_p"])
-        lines += wrapped(
-            f"By cause: D-calibration {told['d_calibration']:.2g}, a perfect model scores "
-            f"{told['d_calibration_floor']:.2g} ({p}). The values above are of the first event, whatever its cause."
-        )
-        for name, own in told["causes"].items():
-            lines += wrapped(f"{name}: {own['events']:,.0f} events, {own['expected']:,.1f} expected", "- ")
-        lines += [""]
     lines += wrapped(result.audit.verdict.headline)
     for sentence in result.audit.verdict.sentences:
         lines += wrapped(sentence, "- ")
@@ -375,7 +363,7 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
         "interrupted": trained.interrupted,
         "candidates": json.loads(trained.path.candidates_.to_json(orient="records")),
         "test": test,
-        "by_cause": None if judged.by_cause is None else _of_causes(trained, judged.by_cause),
+        "by_cause": {name: summary_values(one) for name, one in judged.audit.by_cause.items()},
         "verdict": {"level": verdict.level, "headline": verdict.headline},
         "horizons": list(judged.audit.horizons),
         "last_time": rounded_time(float(trained.model.fitted_.outputs.grid[-1])),
@@ -389,17 +377,6 @@ def _table_page(trained: Trained) -> str:
     said = f"<h1>What calibration costs</h1><p>Chosen: {escape(trained.path.selection_.reason)}.</p>{table}"
     head = '<meta charset="utf-8"><title>What calibration costs</title>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{said}</body></html>\n'
-
-
-def _of_causes(trained: Trained, found: CauseCalibration) -> dict[str, Any]:
-    """Return D-calibration by cause, with the events of each and what the model expects."""
-    events = zip(trained.model.causes_, found.events.sum(axis=1), found.expected_events.sum(axis=1), strict=True)
-    return {
-        "d_calibration": found.value,
-        "d_calibration_floor": found.floor,
-        "d_calibration_p": found.p_value,
-        "causes": {name: {"events": float(seen), "expected": float(mean)} for name, seen, mean in events},
-    }
 
 
 def _counts(part: Part, min_cell: int) -> dict[str, Any]:

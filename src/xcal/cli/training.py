@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from xcal._checks import as_number, fail
 from xcal._files import new_file
-from xcal.calibration.causes import CauseCalibration
-from xcal.calibration.significance import DCalibrationResult
 from xcal.cli.run_folder import FitSettings
 from xcal.cli.table_file import PARQUET, TableFile, is_number, is_parquet, read_table_file
 from xcal.cli.understanding import Understanding, read_features, understand
@@ -103,7 +101,7 @@ def read_parts(settings: FitSettings) -> Parts:
     if not held_out.n_events:
         fail("held-out rows", "at least one event", f"{held_out.n} rows without one")
     # Before hours of training, what the report would refuse after them.
-    held = read_outcome(audited(held_out.y), name="held-out rows", people=True)
+    held = read_outcome(held_out.y, name="held-out rows", people=True)
     if held.id is not None:
         if settings.horizons is not None:
             fail("--horizons", "none beside --id: risks by then depend on later rows of a person", settings.horizons)
@@ -274,7 +272,10 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
 
 
 # Values that the summary shows of a model, by their names in an audit.
-SUMMARISED = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
+SUMMARISED = (
+    *("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p"),
+    *("cause_calibration", "cause_calibration_floor", "cause_calibration_p"),
+)
 # Concordance above which a column that knows the outcome is likelier than a model that good.
 TOO_GOOD = 0.95
 
@@ -301,13 +302,6 @@ class Judged:
     audit: AuditResult
     plain: dict[str, float] | None
     notes: tuple[str, ...]
-    by_cause: CauseCalibration | None = None  # where events have several causes, which the audit takes as one
-
-
-def audited(y: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return the outcomes that the report is about: of rows that entered late the first event of any cause."""
-    names = y.dtype.names or ()
-    return y[[name for name in names if name != "cause"]] if {"cause", "entry"} <= {*names} else y
 
 
 def _which(model: SurvivalModel) -> tuple[float, bool]:
@@ -367,8 +361,6 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
     with collected_warnings() as notes:
         test = parts.test
         result = audit_of(trained.model, test, settings, progress, training=parts.train)
-        by_cause = trained.model.d_calibration(test.X, test.y) if trained.model.causes_ else None
-        assert not isinstance(by_cause, DCalibrationResult)
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
         if _which(plain) != _which(trained.model):
@@ -385,7 +377,7 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
             f"concordance {concordance:.3f} is rarely reached by what is known at the start: look for columns that "
             "were filled in later, and leave them out (--drop)"
         )
-    return Judged(result, others, tuple(notes), by_cause)
+    return Judged(result, others, tuple(notes))
 
 
 def audit_of(
@@ -411,7 +403,7 @@ def audit_of(
     return audit(
         model,
         part.X,
-        audited(part.y),
+        part.y,
         horizons=settings.horizons,
         groups=part.labels,
         sites=sites,
@@ -419,7 +411,7 @@ def audit_of(
         last_seen=settings.last_seen,  # type: ignore[arg-type]  # checked by the settings
         covariates=part.covariates,
         clusters=clusters,
-        training=None if training is None else (training.X, audited(training.y)),
+        training=None if training is None else (training.X, training.y),
         n_bootstrap="auto" if settings.resamples is None else settings.resamples,
         min_cell=settings.min_cell,
         seed=settings.seed,

@@ -109,7 +109,7 @@ def Surv(
     return _Indexed.of(target, telling[0]) if telling else target
 
 
-class _Indexed(npt.NDArray[np.void]):
+class _Indexed(np.ndarray[Any, np.dtype[np.void]]):
     """A target whose rows have labels, those of the pandas objects that it was made of.
 
     They say whether its rows are those of `X`. Rows that are picked keep theirs; anything else made of it has none.

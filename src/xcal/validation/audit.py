@@ -254,11 +254,7 @@ def audit(
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
     stretches, asked_seen = None, as_choice("last_seen", last_seen, get_args(LastSeen))
     if outcome.id is not None:
-        if landmarks is not None:
-            fail(
-                "landmarks", "None beside several rows of one id, whose later covariates are not known then", landmarks
-            )
-        people, found, stretches = people_of(source, found, asked_seen)
+        people, found, stretches = people_of(source, found, asked_seen, as_min_cell(min_cell))
         outcome = people.outcome
         X, groups, sites, covariates, clusters = checks.first_rows(
             people, X=X, groups=groups, sites=sites, covariates=covariates, clusters=clusters

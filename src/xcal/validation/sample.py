@@ -17,7 +17,7 @@ from xcal.interop import ModelPredictions, read_model
 from xcal.interop import Rows as AskedRows
 from xcal.interop.predictions import check_predictions, named_as
 from xcal.interop.reading import is_plain, read_cdf, read_curves, read_incidence, read_risk
-from xcal.metrics.inputs import Integers, Interpolation, Vector, at_own_time, at_point, restricted_mean
+from xcal.metrics.inputs import Integers, Interpolation, Vector, at_own_time, at_point, in_words, restricted_mean
 from xcal.metrics.rows import NO_CDF, OF_CAUSE, People, Rows, Stretches, along_rows, since
 from xcal.metrics.spec import Skipped
 from xcal.validation.arguments import (
@@ -467,14 +467,15 @@ def _check_people(source: Source, horizons: Any) -> None:
     beside = "beside several rows of one id: what happens by a time depends on covariates that are not known before"
     if horizons is not None and np.size(horizons):
         fail("horizons", f"None {beside}", horizons)
-    if source.risk is not None:
-        fail("risk", f"None {beside}", "risks")
+    for name, values in {"risk": source.risk, "cif": source.cif}.items():
+        if values is not None:
+            fail(name, f"None {beside}", "values")
     if source.cdf is not None and source.survival is not None:
         fail("cdf", "None beside survival curves of several rows of one id, which tell it", "F too")
 
 
 def people_of(
-    source: Source, found: ModelPredictions, last_seen: LastSeen
+    source: Source, found: ModelPredictions, last_seen: LastSeen, min_cell: int
 ) -> tuple[People, ModelPredictions, Stretches]:
     """Put the rows of people together: what happened to these, what is predicted of them, and their rows."""
     outcome = source.outcome
@@ -487,7 +488,8 @@ def people_of(
         share = np.minimum(people.time - unit_starts(people.time), people.time - start) / (people.time - start)
         early = -np.expm1(-np.bincount(people.person, hazard) + share * hazard[people.last])
         cdf = within_interval(cdf, np.clip(early, 0.0, cdf), people.event, seed=0)
-    gaps = f" {people.n_gaps:,} of them were out of sight between two rows." if people.n_gaps else ""
+    few = in_words(people.n_gaps, min_cell)
+    gaps = f" {few[0].upper()}{few[1:]} of them were out of sight between two rows." if people.n_gaps else ""
     reading = (
         f"{outcome.n:,} rows are those of {n:,} people, whose covariates change: the hazard of a person is summed "
         f"along the rows, and F at the observed time is 1 - exp(-sum).{gaps}",

@@ -973,12 +973,12 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
             f"{second} minus {first}, on the same resamples of the rows; each interval holds for itself, and of the "
             "many lines some exclude 0 by chance"
         )
-        blocks.append(_value_table(differences, caption, results[0].time_unit, filterable=False))
+        blocks.append(_value_table(differences, caption, results[0].time_unit))
     for name, result in zip(names(results), results, strict=True):
         part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all rows"
         source = f" from {result.n_bootstrap:,} resamples{part}" if result.n_bootstrap else ""
         caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
-        blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
+        blocks.append(_value_table(result.values, caption, result.time_unit))
     blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
     if skipped := _not_computed(results):
         caption = "Not computed"
@@ -1001,7 +1001,7 @@ def _not_computed(results: Results) -> tuple[tuple[str, str, str], ...]:
     return tuple((titles, ", ".join(groups), why) for (titles, why), groups in where.items())
 
 
-def _value_table(values: Sequence[AuditValue], caption: str, unit: str, *, filterable: bool) -> Table:
+def _value_table(values: Sequence[AuditValue], caption: str, unit: str) -> Table:
     rows = tuple(
         (
             label(value.metric).name,
@@ -1012,7 +1012,7 @@ def _value_table(values: Sequence[AuditValue], caption: str, unit: str, *, filte
         )
         for value in values
     )
-    return Table(caption, ("Metric", "Horizon", "Group", "Value", "Interval"), rows, (3, 4), filterable)
+    return Table(caption, ("Metric", "Horizon", "Group", "Value", "Interval"), rows, (3, 4), filterable=True)
 
 
 def as_csv(results: Results) -> str:
