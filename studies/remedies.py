@@ -455,45 +455,27 @@ def compare(lines: list[dict[str, Any]], name: str, heads: list[str], head_of: C
         print(f"| {remedy} | " + " | ".join(row) + " |")
 
 
-def per_data(lines: list[dict[str, Any]], remedy: str, name: str) -> dict[tuple[str, int], tuple[float, float, int]]:
-    """Difference to none on each data set and size: mean over base models, standard error over repetitions."""
-    none = {key(line): line[name] for line in lines if line["remedy"] == "none"}
-    found: dict[tuple[str, int], dict[tuple[int, int], list[float]]] = {}
-    for line in lines:
-        before = none.get(key(line))
-        if line["remedy"] == remedy and before is not None and line[name] is not None:
-            repetition = found.setdefault((line["data"], line["rows"]), {}).setdefault((line["fold"], line["seed"]), [])
-            repetition.append(line[name] - before)
-    result = {}
-    for place, repetitions in found.items():
-        means = [float(np.mean(values)) for values in repetitions.values()]
-        error = np.std(means, ddof=1) / np.sqrt(len(means)) if len(means) > 1 else np.nan
-        result[place] = float(np.mean(means)), float(error), len(means)
-    return result
-
-
 def harm(lines: list[dict[str, Any]], chosen: tuple[str, ...] = ("auto", "km", "beta")) -> None:
-    print("\n**Harm: likelihood of time bins less that of none, in 1e-3, by data set; mean over base models, ± over")
-    print("repetitions; bold where it is worse by more than one standard error**\n")
-    columns = {remedy: per_data(lines, remedy, "bins") for remedy in chosen}
-    print(
-        "| data | rows | repetitions | "
-        + " | ".join(chosen)
-        + " | best remedy |\n|---|---|---|"
-        + "---|" * (len(chosen) + 1)
-    )
-    every = {remedy: per_data(lines, remedy, "bins") for remedy in dict.fromkeys(line["remedy"] for line in lines)}
-    for place in sorted(columns[chosen[0]], key=lambda one: (DATA.index(one[0]), one[1])):
+    """Print by data set what remedies do to the likelihood, over all its cells, and which does most for it."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for line, value in differences(lines, "bins"):
+        if line["remedy"] not in (*PENALISED, "temperature"):  # of one base model alone
+            found.setdefault(line["data"], {}).setdefault(line["remedy"], []).append(1e3 * value)
+    print("\n**Negative log-likelihood of time bins less that of none, in 1e-3, by data set: mean over base models,")
+    print("numbers of rows and repetitions, ± its standard error; in bold where it is worse by more than that**\n")
+    print("| data | cells | " + " | ".join(chosen) + ' | most harm of "auto" in a cell | best remedy |')
+    print("|---|---|" + "---|" * (len(chosen) + 2))
+    for data in sorted(found, key=DATA.index):
         row = []
         for remedy in chosen:
-            mean, error, _ = columns[remedy].get(place, (np.nan, np.nan, 0))
-            cell = f"{1e3 * mean:+.0f} ± {1e3 * error:.0f}"
-            row.append(f"**{cell}**" if mean > error else cell)
-        own = {r: found[place] for r, found in every.items() if place in found and r not in ("none", *PENALISED)}
-        own = {r: one for r, one in own.items() if r != "temperature"}  # of one base model only
-        best = min(own, key=lambda r: own[r][0])
-        told = f"{best} {1e3 * own[best][0]:+.0f}" if own[best][0] < 0 else "none"
-        print(f"| {place[0]} | {place[1]:,} | {columns[chosen[0]][place][2]} | {' | '.join(row)} | {told} |")
+            values = np.array(found[data][remedy])
+            mean, error = values.mean(), values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
+            row.append(f"**{mean:+.1f} ± {error:.1f}**" if mean > error else f"{mean:+.1f} ± {error:.1f}")
+        best = min(found[data], key=lambda remedy: np.mean(found[data][remedy]))
+        gain = float(np.mean(found[data][best]))
+        worst = max(found[data][chosen[0]])
+        told = f"{best} {gain:+.1f}" if gain < 0 else "none"
+        print(f"| {data} | {len(found[data][chosen[0]])} | {' | '.join(row)} | {worst:+.1f} | {told} |")
 
 
 def not_run(lines: list[dict[str, Any]]) -> None:
@@ -503,13 +485,20 @@ def not_run(lines: list[dict[str, Any]]) -> None:
             place = line["data"], line["rows"], line["base"]
             done[place] = done.get(place, 0) + 1
     wanted = {cell[:3] for cell in cells()}
-    missing = sorted(wanted - set(done))
     counts = sorted({done[place] for place in wanted & set(done)})
-    told = ", ".join(" ".join(map(str, one)) for one in missing) or "none of the kinds"
     print(
         f"\n{len(wanted & set(done))} of {len(wanted)} kinds of cell were run, each on {counts[0]} to {counts[-1]} of"
     )
-    print(f"{N_FOLDS * N_SEEDS} repetitions. Not run: {told}.")
+    print(f"{N_FOLDS * N_SEEDS} repetitions. Not run:\n")
+    missing: dict[tuple[str, str], list[str]] = {}
+    for data, rows, base in sorted(wanted - set(done), key=lambda one: (one[1], DATA.index(one[0]))):
+        missing.setdefault((size_class(rows), data), []).append(base)
+    for name in SIZE_CLASSES:
+        own = {data: bases_ for (size, data), bases_ in missing.items() if size == name}
+        whole = [data for data, some in own.items() if len(some) == len(bases(0))]
+        parts = [f"{data} with {', '.join(some)}" for data, some in own.items() if len(some) < len(bases(0))]
+        if own:
+            print(f"- {name}: " + "; ".join([", ".join(whole)] * bool(whole) + parts))
 
 
 def markdown(lines: list[dict[str, Any]], names: list[str]) -> None:
@@ -526,6 +515,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=DATA, nargs="*", default=DATA)
     parser.add_argument("--base", choices=list(bases(0)), nargs="*", default=list(bases(0)))
+    parser.add_argument("--rows", type=int, default=SIZES[-1], help="no more rows to train on")
     parser.add_argument("--out", type=Path, default=HERE / "remedies.jsonl")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=np.inf, help="begin no other cell after these")
@@ -541,7 +531,7 @@ def main() -> None:
     tasks = [
         (cell, [remedy for remedy in remedies(cell[2]) if remedy not in done.get(cell, ())])
         for cell in cells()
-        if cell[0] in options.data and cell[2] in base
+        if cell[0] in options.data and cell[1] <= options.rows and cell[2] in base
     ]
     tasks = [task for task in tasks if task[1] and (not options.fast or task[0] == ("whas500", 200, "cox", 0, 0))]
     for (cell, _), values in side_by_side(run, tasks, options.workers, options.minutes):

@@ -256,7 +256,7 @@ def test_recalibration_calibrates_new_rows():
 
 def test_the_map_is_that_of_the_numbers(models):
     model = models["lifelines Weibull"][0]
-    fitted = Recalibrated(model, n_pieces=7).fit(*HELD)
+    fitted = Recalibrated(model, "km", n_pieces=7).fit(*HELD)
     scale, shape = np.exp(model.params_["lambda_"]), np.exp(model.params_["rho_"]["Intercept"])
     log_scale = (
         model.params_["lambda_"]["Intercept"] + HELD[0].to_numpy() @ model.params_["lambda_"][["a", "b", "group"]]
@@ -605,7 +605,7 @@ def test_audit_reads_a_recalibrated_model(models):
     np.testing.assert_allclose(found.cdf, fitted.predict_own_cdf(X_NEW, Y_NEW["time"]))
     np.testing.assert_allclose(found.nll, fitted.nll(X_NEW, Y_NEW))
     assert found.model == "WeibullAFTFitter, recalibrated"
-    assert "recalibrated by the method 'km' on 300 rows" in found.reading[-1]
+    assert "recalibrated by the method 'auto' on 300 rows" in found.reading[-1]
     steps = Recalibrated(models["lifelines Cox"][0], "csd").fit(*HELD)
     found = read_model(steps, X_NEW, time=Y_NEW["time"], event=Y_NEW["event"])
     np.testing.assert_allclose(found.survival[:, 5], steps.predict_survival_function(X_NEW, found.times[5:6])[:, 0])
@@ -811,7 +811,7 @@ def test_what_cannot_be_saved_or_loaded_says_so(models, tmp_path):
     content = (tmp_path / "good").read_bytes()
     for name, bad in {
         "damaged": content[:-10] + bytes(10),
-        "header": content.replace(b'\\"method\\": \\"km\\"', b'\\"method\\": \\"kM\\"'),
+        "header": content.replace(b'\\"method\\": \\"auto\\"', b'\\"method\\": \\"Auto\\"'),
         "short": content[:-100],
     }.items():
         assert bad != content
@@ -825,7 +825,7 @@ def test_what_cannot_be_saved_or_loaded_says_so(models, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('"method": "km"', '"method": "os.system"'),
+        ('"method": "auto"', '"method": "os.system"'),
         ('"cv": null', '"cv": [1]'),
         ('"knots": [0.0', '"knots": [0.5'),
         ('"levels": [0.0', '"levels": ["a"'),
@@ -869,7 +869,7 @@ def test_a_frozen_model_survives_a_clone(models):
             "method: expected one of 'km', 'auto', 'isotonic', 'beta', 'ksp', 'cipot', .*, got 'platt'",
         ),
         ({"method": "beta", "n_pieces": 5}, "n_pieces: expected None with method='beta' .*, got 5"),
-        ({"group_column": "a"}, "group_column: expected None with method='km' .*, got 'a'"),
+        ({"group_column": "a"}, "group_column: expected None with method='auto' .*, got 'a'"),
         (
             {"method": "groups"},
             "group_column: expected the column of X that holds the groups, by name or number, got None",

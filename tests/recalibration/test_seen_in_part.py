@@ -120,7 +120,7 @@ class TestIntervals:
         result = audit(fitted, *new, n_bootstrap=0, progress=False)
         assert summary_values(result)["d_calibration"] == pytest.approx(fitted.d_calibration(*new).value, rel=1e-6)
         # The likelihood of an interval is the probability of its ends, those of scipy's extreme value law.
-        raw = Recalibrated(fitted.model_, n_pieces=1).fit(X, y)
+        raw = Recalibrated(fitted.model_, "km", n_pieces=1).fit(X, y)
         centre, ends = np.log(fitted.model_.predict(new[0]).astype(float)), (new[1]["lower"], new[1]["time"])
         low, high = (stats.gumbel_l.cdf(np.log(np.maximum(at, 1e-300)), centre, 0.7) for at in ends)
         found = raw.adjustment_.map.cdf(high) - raw.adjustment_.map.cdf(low)
@@ -192,7 +192,8 @@ class TestCauses:
         loss, order = outside.nll(*new), outside.score(*new)
         outside.save(tmp_path / "m")
         np.testing.assert_array_equal(load(tmp_path / "m").predict_cumulative_incidence(new[0], times), kept)
-        any_cause = Recalibrated(model).fit(held[0], Surv(time=held[1]["time"], event=held[1]["event"]))
+        assert outside.method_ == "km"  # "auto" is of rows of which all is known
+        any_cause = Recalibrated(model, "km").fit(held[0], Surv(time=held[1]["time"], event=held[1]["event"]))
         plain = any_cause.nll(new[0], Surv(time=new[1]["time"], event=new[1]["event"]))
         inside = deepcopy(model).recalibrate(*held)
         np.testing.assert_allclose(kept, inside.predict_cumulative_incidence(new[0], times), atol=1e-9)
@@ -210,7 +211,7 @@ class TestCauses:
         models = {name: CoxPHFitter().fit(table, "time", "event") for name, table in tables.items()}
         new, outcome = drawn("causes", 400, 2)
         table = pd.DataFrame(new, columns=["a", "b"])
-        fitted = Recalibrated(models, n_pieces=1).fit(table, outcome)
+        fitted = Recalibrated(models, "km", n_pieces=1).fit(table, outcome)
         read = read_model(models, table, time=outcome["time"], event=outcome["event"], causes=("1", "2"))
         # One line maps F to itself, and one split of the shares is left.
         at = read.times[::40]

@@ -186,8 +186,9 @@ class Recalibrated(SurvivalPredictor):
         A model that `xcal.audit` reads: of xcal, lifelines, scikit-survival, pycox, torchsurv, XGBoost (AFT) or
         hazardous, also at the end of a scikit-learn pipeline, or any object with `predict_survival_function`. Fitted,
         unless `cv` is given.
-    method : {"km", "auto", "isotonic", "beta", "ksp", "cipot", "csd", "groups", "risk", "dr-isr", "temperature"}
-        How: see the table on the page "Recalibration after training".
+    method : {"auto", "km", "isotonic", "beta", "ksp", "cipot", "csd", "groups", "risk", "dr-isr", "temperature"}
+        How: see the table on the page "Recalibration after training". "auto" leaves a model that is right nearly as it
+        is. Of rows that enter late, have events between two times or of several causes it is "km".
     cv : int or splitter of scikit-learn, optional
         None: `model` is fitted, and `fit` is given rows that it has **not** seen. Otherwise cross-fitting: a fresh copy
         of `model` is trained on all folds but one and predicts that one, until every row has an F from a model that
@@ -210,6 +211,8 @@ class Recalibrated(SurvivalPredictor):
     ----------
     model_
         The model that predicts.
+    method_ : str
+        The method that was used.
     adjustment_ : MapOfF or ShiftedQuantiles
         What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
     scores_ : ConformalScores
@@ -238,7 +241,7 @@ class Recalibrated(SurvivalPredictor):
     >>> X, y = rows[["x"]], Surv(time=rows["time"], event=rows["event"])
     >>> recalibrated = Recalibrated(model).fit(X[300:450], y[300:450])
     >>> recalibrated.adjustment_.map
-    KaplanMeierRecalibration(11 pieces, from 150 rows with 150 events)
+    AveragedRecalibration(1.00 beta, from 150 rows with 150 events)
     >>> recalibrated.predict_survival_function(X[450:], times=[1.0, 2.0]).shape
     (150, 2)
     """
@@ -246,7 +249,7 @@ class Recalibrated(SurvivalPredictor):
     def __init__(
         self,
         model: Any,
-        method: str = "km",
+        method: str = "auto",
         *,
         cv: Any = None,
         n_pieces: int | None = None,
@@ -270,21 +273,23 @@ class Recalibrated(SurvivalPredictor):
         X
             Features, as the model takes them; `SurvivalData` brings its outcomes along.
         y
-            ``Surv(time=..., event=...)`` or a data frame with the columns time and event. With "km" rows may enter
-            late, have events between two times, or events of several causes, all of which the model has to know:
+            ``Surv(time=..., event=...)`` or a data frame with the columns time and event. With "auto" and "km" rows may
+            enter late, have events between two times, or events of several causes, all of which the model has to know:
             incidences are then recalibrated by cause.
         """
         method = as_method(self.method, self.n_pieces, self.group_column)
-        asked = Asked(method, self.n_pieces, self.group_column)
         X = X.tocsr() if issparse(X) else X  # of the sparse forms the one whose rows can be picked
         outcome = _outcome(X, y)
         plain = outcome.cause is None and outcome.entry is None and outcome.lower is None
+        if not plain and method.name == "auto":
+            method = METHODS["km"]
         if not plain and not method.knows_parts:
             expected = "'km' for rows that enter late, with events between two times or of several causes"
             fail("method", expected, repr(self.method))
         event = outcome.event
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
+        asked = Asked(method, self.n_pieces, self.group_column)
         if self.cv is None:
             # scikit-learn's FrozenEstimator keeps a model fitted when it is cloned.
             model = self.model.estimator if type(self.model).__name__ == "FrozenEstimator" else self.model
@@ -297,7 +302,7 @@ class Recalibrated(SurvivalPredictor):
             model, held_out = self._cross_fitted(asked, X, outcome)
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
-        self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
+        self.model_, self.method_, self.adjustment_, self.held_out_ = model, method.name, adjustment, held_out
         self.causes_: tuple[str, ...] = outcome.causes
         self.__dict__.pop("_draws", None)
         # Intervals are made of rows of which all is known.
@@ -340,7 +345,7 @@ class Recalibrated(SurvivalPredictor):
     def _resampled(self) -> list[Adjustment]:
         """Return what the method fits to resamples of the held-out rows; made once."""
         if not hasattr(self, "_draws"):
-            method, rows = as_method(self.method, self.n_pieces, self.group_column), self.held_out_
+            method, rows = METHODS[self.method_], self.held_out_
             rng, n = np.random.default_rng(0), rows.time.size
             drawn: list[Adjustment] = []
             while len(drawn) < _RESAMPLES:
@@ -436,7 +441,7 @@ class Recalibrated(SurvivalPredictor):
         )
         changed = fitted.adjustment_.predictions(fitted.model_, found, table, rows)
         n, events = self.adjustment_.counts
-        sentence = f"The model is recalibrated by the method {self.method!r} on {n:,} rows with {events:,} events."
+        sentence = f"The model is recalibrated by the method {self.method_!r} on {n:,} rows with {events:,} events."
         return replace(
             changed,
             model=f"{found.model}, recalibrated",
@@ -536,7 +541,7 @@ def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
     cv = estimator.cv
     header = json.dumps(
         {
-            "method": estimator.method,
+            "method": estimator.method_,
             "cv": int(cv) if isinstance(cv, int | np.integer) else None,
             "n_pieces": estimator.n_pieces,
             "group_column": estimator.group_column,
@@ -604,7 +609,7 @@ def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path],
     options = {name: getattr(header, name) for name in ("cv", "n_pieces", "group_column", "random_state")}
     estimator = Recalibrated(model, header.method, **options)
     estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, times
-    estimator.scores_, estimator.causes_ = header.scores, header.causes
+    estimator.method_, estimator.scores_, estimator.causes_ = header.method, header.scores, header.causes
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(estimator, name, getattr(model, name))
