@@ -5,7 +5,8 @@ takes less time than 1,000 resamples of two of its metrics (Harrell's C and the 
 around scikit-survival's functions; a comparison of two models takes little more than two audits. An audit of 10,000
 rows and 50 times, with 3 horizons, 99 thresholds and 1,000 resamples, takes less than a minute. The report of one
 million rows takes less than a minute and 4 GB too: by default a random part of so many rows is resampled. All are from
-survival curves or a model to the written file. Seconds of the processor are printed beside those of the clock: on a
+survival curves or a model to the written file. ``--causes 3``: incidences of three causes, of 100,000 rows in less than
+half a minute of two cores and 2 GB. Seconds of the processor are printed beside those of the clock: on a
 machine with other work the clock says little. The peak is that of the process, curves included.
 """
 
@@ -37,6 +38,19 @@ def rows(n: int, rng: np.random.Generator) -> tuple[np.ndarray, tuple[np.ndarray
     for k, t in enumerate(TIMES):
         survival[:, k] = np.exp(-1.1 * t * rate)
     return survival, (np.minimum(happens, censors), happens <= censors)
+
+
+def rows_by_cause(n: int, causes: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Incidences of causes in float32, shape (n, causes, times), and outcomes."""
+    rates = np.exp(0.5 * rng.normal(size=(n, causes))) / causes
+    happens, censors = rng.exponential(1 / rates), rng.exponential(size=n) * 2.4
+    first = happens.min(axis=1)
+    of_any = -np.expm1(-1.1 * rates.sum(axis=1)[:, None] * TIMES)
+    cif = np.empty((n, causes, TIMES.size), dtype=np.float32)
+    for k in range(causes):
+        cif[:, k] = (rates[:, k] / rates.sum(axis=1))[:, None] * of_any
+    cause = np.where(first <= censors, 1 + happens.argmin(axis=1), 0)
+    return cif, Surv(time=np.minimum(first, censors), cause=cause)
 
 
 def seconds(run: Callable[[], Any]) -> tuple[float, float]:
@@ -95,20 +109,26 @@ def of_a_model(n: int, columns: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[10_000, 1_000_000])
+    parser.add_argument(
+        "--causes", type=int, default=0, help="incidences of so many causes in place of survival curves"
+    )
     parser.add_argument("--resamples", type=int, default=None, help="by default as many as the audit takes")
     options, _ = parser.parse_known_args()
     print(f"{usable_threads()} threads")
-    of_a_model(720, 51)
+    if not options.causes:
+        of_a_model(720, 51)
     columns = ("rows", "resamples", "seconds", "processor", "of the report", "peak MB")
     print("  ".join(f"{column:>13}" for column in columns))
     for n in options.rows:
-        survival, y = rows(n, np.random.default_rng(0))
+        predicted: dict[str, Any] = {"times": TIMES}
+        if options.causes:
+            predicted["cif"], predicted["y"] = rows_by_cause(n, options.causes, np.random.default_rng(0))
+        else:
+            predicted["survival"], predicted["y"] = rows(n, np.random.default_rng(0))
         asked = "auto" if options.resamples is None else options.resamples
         with tempfile.TemporaryDirectory() as folder:
             clock, processor = time.perf_counter(), time.process_time()
-            result = audit(
-                survival=survival, times=TIMES, y=y, horizons=[0.3, 0.7, 1.5], n_bootstrap=asked, progress=False
-            )
+            result = audit(**predicted, horizons=[0.3, 0.7, 1.5], n_bootstrap=asked, progress=False)
             measured = time.process_time()
             result.report(Path(folder) / "audit.html")
             wall, end = time.perf_counter() - clock, time.process_time()

@@ -88,6 +88,56 @@ def test_the_file_gives_what_the_function_gives(table, tmp_path):
         assert read[value.metric, value.horizon, value.group] == pytest.approx(value.value, rel=1e-12, abs=1e-300)
 
 
+@pytest.fixture(scope="module")
+def by_cause(table):
+    """The same rows with two causes, one of them twice as frequent as the other, and their true incidences."""
+    rng = np.random.default_rng(2)
+    frame = table[["t", "sex"]].copy()
+    frame["c"] = np.where(table["e"] == 1, np.where(rng.random(len(table)) < 2 / 3, "relapse", "death"), "censored")
+    for time in TIMES:
+        frame[f"r_{time:g}"], frame[f"d_{time:g}"] = ((1 - table[f"s_{time:g}"]) * share for share in (2 / 3, 1 / 3))
+    return frame
+
+
+CAUSES = ["--time", "t", "--cause", "c", "--causes", "relapse,death", "--resamples", "0"]
+OF_CAUSES = ["--incidences", "relapse=r_*", "--incidences", "death=d_*"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_events_of_several_causes(by_cause, tmp_path, kind):
+    path = tmp_path / f"rows.{kind}"
+    by_cause.to_csv(path, index=False) if kind == "csv" else by_cause.to_parquet(path)
+    done = CliRunner().invoke(app, ["audit", str(path), *CAUSES, *OF_CAUSES, "--json", str(tmp_path / "out.json")])
+    assert done.exit_code == 0, done.exception
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert list(found["by_cause"]) == ["relapse", "death"]
+    assert found["by_cause"]["death"]["data"]["n_events"] == (by_cause["c"] == "death").sum()
+    one = CliRunner().invoke(
+        app, ["audit", str(path), *CAUSES, "--risk", "d_1", "--horizon", "1", "--event-value", "death"]
+    )
+    assert one.exit_code == 0, one.exception
+    assert "death by" in one.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["--incidences", "relapse=r_*", "--incidences", "relapse=d_*"],
+            "--incidences: expected a cause with its columns",
+        ),
+        (["--incidences", "r_*"], "--incidences: expected a cause with its columns, once for each cause"),
+        (["--incidences", "gone=r_*"], "expected causes among those of y: relapse, death"),
+        ([*OF_CAUSES, "--event-value", "gone"], "cause: expected one of the causes of y: relapse, death, got 'gone'"),
+        ([*OF_CAUSES, "--curves", "s_*"], "--curves, --incidences, --risk, --cdf: expected one of them"),
+        ([*OF_CAUSES, "--event", "c"], "--time, --event: expected both, or --cause in place of --event"),
+    ],
+)
+def test_options_of_causes_that_do_not_fit(by_cause, tmp_path, words, told):
+    done = CliRunner().invoke(app, ["audit", str(written(tmp_path, by_cause)), *CAUSES, *words])
+    assert told in error(done)
+
+
 def test_a_time_at_which_nothing_is_computed_is_noted(table, tmp_path):
     done = run(written(tmp_path, table), "--curves", "s_*", "--by", "sex")
     assert done.exit_code == 0, done.exception
@@ -262,7 +312,7 @@ def test_a_parquet_file_whose_notes_for_pandas_are_damaged(table, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "--curves, --risk, --cdf: expected one of them, or --curves with --cdf, got none"),
+        ([], "--curves, --incidences, --risk, --cdf: expected one of them, or --curves with --cdf, got none"),
         (["--curves", "s_*", "--risk", "r", "--horizon", "1"], "got --curves and --risk"),
         (["--curves", "s_*", "--last-seen", "never"], "last_seen: expected one of 'auto', 'exact'"),
         (["--risk", "r"], "--horizon: expected the time of --risk"),

@@ -55,6 +55,16 @@ def test_data_alone_are_for_training_and_events_may_be_words(tmp_path):
     assert (asked.site, asked.time_unit) == ("centre", "")
 
 
+def test_events_may_have_causes(tmp_path):
+    _, frame = rows()
+    frame["cause of death"] = frame.pop("died") * RNG.integers(1, 3, N)
+    asked = understood(frame, tmp_path).asked
+    assert (asked.kind, asked.cause) == ("data", "cause of death")
+    words = command(asked, "a.csv")
+    assert "--cause=cause of death" in words
+    assert not [word for word in words if word.startswith("--event")]
+
+
 def test_labels_of_few_rows_are_not_shown(tmp_path):
     _, frame = rows()
     frame["ward"] = ["J. Quux"] * 2 + ["north"] * 40 + ["south"] * 38

@@ -9,7 +9,7 @@ import pytest
 from lifelines import CoxPHFitter
 from studies.causes import GRID, drawn, incidences
 
-from xcal import Surv, audit
+from xcal import Surv, audit, compare_models
 from xcal.data.surv import Outcome
 from xcal.metrics.observed import fit_aalen_johansen, two_causes
 from xcal.metrics.pseudo_values import doubly_robust, same_for_all
@@ -167,6 +167,29 @@ class TestForms:
             for value in one:
                 if value.metric in ("auc", "brier", "ipa", "ibs", "concordance", "km_calibration"):
                     assert value.lower <= value.value <= value.upper, value
+
+
+def test_models_are_compared_by_cause(simulated):
+    x, y, *_ = simulated
+
+    class Model:
+        times_ = GRID
+
+        def __init__(self, model):
+            self.model = model
+
+        def predict_cumulative_incidence(self, X, times=None):
+            return incidences(X["x"].to_numpy(), self.model)
+
+    models = {"true": Model("true"), "even": Model("even")}
+    both = compare_models(models, pd.DataFrame({"x": x}), y, horizons=1.0, n_bootstrap=30, progress=False)
+    death = both.of_cause("death")
+    (difference,) = [one for one in death.differences["even"] if (one.metric, one.horizon) == ("brier", 1.0)]
+    own = [both[name].value("brier", horizon=1.0, cause="death").value for name in ("even", "true")]
+    assert difference.value == pytest.approx(own[0] - own[1])
+    assert difference.lower < difference.value < difference.upper
+    with pytest.raises(ValueError, match="cause: expected a cause that every model was judged for"):
+        both.of_cause("relapse")
 
 
 class TestTruth:

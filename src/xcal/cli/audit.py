@@ -7,6 +7,8 @@ import typer
 
 from xcal.cli import (
     By,
+    Cause,
+    Causes,
     Decimal,
     Entry,
     EventValue,
@@ -33,6 +35,13 @@ Event = Annotated[str | None, typer.Option(help="Column that says whether the ev
 Curves = Annotated[
     str | None,
     typer.Option(help='Columns of survival probabilities, with a star for the time: "s_*" for s_12, s_24, s_60.'),
+]
+Incidences = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Of events with several causes (--cause): columns of the incidence of one of them, with a star for the "
+        'time, "death=d_*". For each cause once.'
+    ),
 ]
 Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event by --horizon, from 0 to 1.")]
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
@@ -106,11 +115,14 @@ def audit(
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
+    cause: Cause = None,
+    causes: Causes = None,
     entry: Entry = None,
     lower: Lower = None,
     upper: Upper = None,
     id: Person = None,
     curves: Curves = None,
+    incidences: Incidences = None,
     risk: Risk = None,
     horizon: Horizon = None,
     cdf: Cdf = None,
@@ -161,6 +173,11 @@ def audit(
     Several rows per patient, which depend on each other:
       xcal audit predictions.csv --time t --event e --curves "s_*" --clusters patient
 
+    Events of several causes, with the incidence of each; --event-value
+    judges one of them, also by --curves or --risk:
+      xcal audit predictions.csv --time t --cause c --causes recurrence,death \
+        --incidences "recurrence=r_*" --incidences "death=d_*" --out report.html
+
     Patients who came under observation some time after the start:
       xcal audit predictions.csv --time t --event e --entry t0 --curves "s_*"
 
@@ -191,16 +208,27 @@ def audit(
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
     import xcal
-    from xcal._checks import MIN_CELL
+    from xcal._checks import MIN_CELL, fail
     from xcal._files import check_target
     from xcal.cli.table_file import read_table_file
     from xcal.cli.training import OWN_CDF
 
-    check_outcome(time, event, lower, upper)
-    columns: dict[str, Any] = {"time": time, "event": event, "event_value": event_value, "entry": entry}
-    columns |= {"lower": lower, "upper": upper, "person": id}
+    check_outcome(time, event, lower, upper, cause)
+    columns: dict[str, Any] = {
+        "time": time,
+        "event": event,
+        "entry": entry,
+        "lower": lower,
+        "upper": upper,
+        "person": id,
+    }
+    columns |= {"cause": cause, "event_value": None if cause is not None else event_value}
+    outcome_of = {**columns, "causes": listed("--causes", causes, str, "names") or ()}
     asked = listed("--horizons", horizons, float, "times")
-    _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
+    kinds = {"--curves": curves, "--incidences": incidences[0] if incidences else None, "--risk": risk, "--cdf": cdf}
+    _check_options(kinds, horizon, asked, steps)
+    if causes is not None and cause is None:
+        fail("--causes", "it with --cause, the column of the causes", "--causes alone")
     for path in (out, as_json):
         if path is not None:  # before anything is computed
             check_target(path)
@@ -216,7 +244,8 @@ def audit(
     for note in table.notes:
         typer.echo(f"note: {note}", err=True)
     given: dict[str, Any] = {
-        "y": table.outcome(**columns).target(),
+        "y": table.outcome(**outcome_of).target(),
+        "cause": event_value if cause is not None else None,
         "groups": {column: table.column(column, "--by") for column in by or []} or None,
         "sites": None if site is None else table.column(site, "--site"),
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
@@ -224,11 +253,14 @@ def audit(
         "horizons": horizon if risk is not None else asked,
         "landmarks": listed("--landmarks", landmarks, float, "times"),
         **_predictions(table, curves, risk, cdf, steps),
-        **_covariates(table, covariates, (*columns.values(), risk, cdf, clusters, weights, site), curves),
+        **_incidences(table, incidences, steps),
+        **_covariates(
+            table, covariates, (*columns.values(), risk, cdf, clusters, weights, site), curves, _patterns(incidences)
+        ),
     }
     if training is not None:
         before = read_table_file(training, **written)
-        known, outcome = given.get("X", given.get("covariates")), before.outcome(**columns).target()
+        known, outcome = given.get("X", given.get("covariates")), before.outcome(**outcome_of).target()
         shared = [] if known is None else [name for name in known if name in before.names]
         given["training"] = (before.frame[shared], outcome) if shared else outcome
     result = xcal.audit(
@@ -269,14 +301,17 @@ def _give(result: "AuditResult", out: Path | None, as_json: Path | None, export:
         typer.echo(f"wrote {len(result.export(export))} files to {export}", err=True)
 
 
-def check_outcome(time: str | None, event: str | None, lower: str | None, upper: str | None) -> None:
+def check_outcome(
+    time: str | None, event: str | None, lower: str | None, upper: str | None, cause: str | None = None
+) -> None:
     """Check that the columns of times and events were named, or those of intervals."""
     from xcal._checks import fail
 
-    given = {"--time": time, "--event": event, "--lower": lower, "--upper": upper}
+    given = {"--time": time, "--event": event, "--cause": cause, "--lower": lower, "--upper": upper}
     named = [name for name, column in given.items() if column is not None]
-    if named not in (["--time", "--event"], ["--lower", "--upper"]):
-        fail("--time, --event", "both, or --lower and --upper in their place", " and ".join(named) or "none")
+    if named not in (["--time", "--event"], ["--time", "--cause"], ["--lower", "--upper"]):
+        expected = "both, or --cause in place of --event, or --lower and --upper in their place"
+        fail("--time, --event", expected, " and ".join(named) or "none")
 
 
 def _check_options(
@@ -287,17 +322,23 @@ def _check_options(
 
     given = [name for name, column in kinds.items() if column is not None]
     if len(given) != 1 and given != ["--curves", "--cdf"]:
-        fail("--curves, --risk, --cdf", "one of them, or --curves with --cdf", " and ".join(given) or "none")
+        expected = "one of them, or --curves with --cdf"
+        fail("--curves, --incidences, --risk, --cdf", expected, " and ".join(given) or "none")
     if ("--risk" in given) != (horizon is not None):
         fail("--horizon", "the time of --risk, and only with it", "none" if horizon is None else f"{horizon:g}")
-    if horizons is not None and "--curves" not in given:
+    whole = {"--curves", "--incidences"} & {*given}
+    if horizons is not None and not whole:
         fail("--horizons", "times of --curves (the time of --risk is --horizon)", f"it beside {given[0]}")
-    if steps and "--curves" not in given:
+    if steps and not whole:
         fail("--steps", "--curves", given[0])
 
 
 def _covariates(
-    table: "TableFile", covariates: str | None, used: tuple[str | None, ...], curves: str | None
+    table: "TableFile",
+    covariates: str | None,
+    used: tuple[str | None, ...],
+    curves: str | None,
+    incidences: dict[str, str],
 ) -> dict[str, Any]:
     """Return the columns that were named, or those that are neither outcome nor prediction, as arguments of `audit`."""
     from xcal.cli.table_file import curve_columns
@@ -305,7 +346,8 @@ def _covariates(
     if covariates is not None:
         names = listed("--covariates", covariates, str, "columns") or []
         return {"covariates": {name: table.column(name, "--covariates") for name in names}}
-    predicted = [] if curves is None else list(curve_columns(table, curves).values())
+    patterns = ([] if curves is None else [curves]) + list(incidences.values())
+    predicted = [column for pattern in patterns for column in curve_columns(table, pattern).values()]
     rest = [name for name in table.names if name not in {*used, *predicted, *_of_predict(table)}]
     return {"X": table.frame[rest]} if rest else {}
 
@@ -330,6 +372,41 @@ def _filled(table: "TableFile", columns: dict[float, str]) -> dict[float, str]:
         ended = kept.pop(max(kept))
         typer.echo(f"note: column {ended!r} is empty: the curves are read up to {max(kept):g}", err=True)
     return kept
+
+
+def _patterns(incidences: list[str] | None) -> dict[str, str]:
+    """Return the patterns of the columns of each cause, by its name."""
+    from xcal._checks import fail
+
+    found = {}
+    for one in incidences or []:
+        name, sign, pattern = one.partition("=")
+        if not (sign and name and pattern) or name in found:
+            fail("--incidences", 'a cause with its columns, once for each cause, such as "death=d_*"', repr(one))
+        found[name] = pattern
+    return found
+
+
+def _incidences(table: "TableFile", incidences: list[str] | None, steps: bool) -> dict[str, Any]:
+    """Read the columns of the incidence of each cause as the arguments of `xcal.audit`."""
+    import numpy as np
+
+    from xcal._checks import fail
+    from xcal.cli.table_file import curve_columns
+
+    found: dict[str, Any] = {}
+    times: list[float] = []
+    for name, pattern in _patterns(incidences).items():
+        columns = curve_columns(table, pattern, "--incidences")
+        if found and list(columns) != times:
+            fail(
+                f"--incidences, {table.path}", f"the same times for every cause: {times}", f"{list(columns)} of {name}"
+            )
+        times = list(columns)
+        found[name] = np.stack([table.shares(column, "--incidences") for column in columns.values()], axis=1)
+    if not found:
+        return {}
+    return {"cif": found, "times": np.array(times), "interpolation": "previous" if steps else "linear"}
 
 
 def _predictions(

@@ -304,8 +304,10 @@ def aalen_johansen(*, time: Any, cause: Any, n_causes: int | None = None, weight
     return fit_aalen_johansen(observed, causes, found, as_row_weights(weights, observed.size))
 
 
-def fit_aalen_johansen(time: FloatArray, cause: Causes, n_causes: int, weights: Vector | None = None) -> AalenJohansen:
-    """Return the estimate of checked data."""
+def fit_aalen_johansen(
+    time: FloatArray, cause: Causes, n_causes: int, weights: Vector | None = None, *, error_of: int | None = None
+) -> AalenJohansen:
+    """Return the estimate of checked data, with the errors of all causes, or of one of them and NaN for the others."""
     times, place = np.unique(time.astype(np.float64, copy=False), return_inverse=True)
     one = np.ones(time.size) if weights is None else weights
     counts = np.array([np.bincount(place, one * (cause == k), times.size) for k in range(1, n_causes + 1)])
@@ -313,9 +315,9 @@ def fit_aalen_johansen(time: FloatArray, cause: Causes, n_causes: int, weights: 
     survival = product_limit(counts.sum(axis=0), at_risk)
     before = np.append(1.0, survival[:-1])
     incidence = np.cumsum(before * counts / at_risk, axis=1)
-    error = np.array(
-        [_error(k, incidence[k - 1], counts, at_risk, before, place, cause, one) for k in range(1, n_causes + 1)]
-    )
+    error = np.full(incidence.shape, np.nan)
+    for k in range(1, n_causes + 1) if error_of is None else (error_of,):
+        error[k - 1] = _error(k, incidence[k - 1], counts, at_risk, before, place, cause, one)
     return AalenJohansen(times, incidence, error, survival, at_risk, counts)
 
 
@@ -388,7 +390,7 @@ def observed_risk(outcome: Outcome, weights: Vector | None = None) -> ObservedRi
     """Return the observed risk of checked data."""
     if outcome.competing is None:
         return ObservedRisk(fit_kaplan_meier(outcome.time, outcome.event, weights=weights))
-    return ObservedRisk(fit_aalen_johansen(outcome.time, two_causes(outcome), 2, weights))
+    return ObservedRisk(fit_aalen_johansen(outcome.time, two_causes(outcome), 2, weights, error_of=1))
 
 
 def two_causes(outcome: Outcome) -> Causes:

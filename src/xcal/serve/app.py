@@ -378,11 +378,14 @@ def calculate(model: Any, values: Mapping[str, Any], name: str) -> Calculated:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         survival = np.asarray(model.predict_survival_function(X, times))[0]
-        median = float(np.asarray(model.predict_median(X))[0])
         try:
             band = model.predict_survival_function(X, times, interval=True)
         except ValueError:  # one network that was not recalibrated has none
             band = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a median after the end of the curve is told as such
+        median = float(np.asarray(model.predict_median(X))[0])
+    several = ["The curve is that of no event, of whatever cause."] if getattr(model, "causes_", ()) else []
     given = ", ".join(f"{key!r}: {_written(value)}" for key, value in row.items())
     call = [
         "import numpy as np, pandas as pd, xcal\n",
@@ -397,7 +400,7 @@ def calculate(model: Any, values: Mapping[str, Any], name: str) -> Calculated:
         lower=None if band is None else band.lower[0].tolist(),
         upper=None if band is None else band.upper[0].tolist(),
         median=median if np.isfinite(median) else None,
-        notes=list(dict.fromkeys(str(one.message).splitlines()[0] for one in caught)),
+        notes=several + list(dict.fromkeys(str(one.message).splitlines()[0] for one in caught)),
         call="\n".join(call),
     )
 

@@ -101,9 +101,9 @@ function showOptions() {
   const none = [["", "none"]];
   const all = columns.map((one) => [one.name, one.name]);
   const numbers = columns.filter((one) => one.number).map((one) => [one.name, one.name]);
-  const some = columns.filter((one) => one.labels.length > 1 && one.name !== asked.event);
+  const some = columns.filter((one) => one.labels.length > 1);
   const kinds = [["predictions", "Predictions, to be validated"], ["data", "Data alone, to train a model on"]];
-  const groups = some.map((one) => {
+  const groups = some.filter((one) => one.name !== asked.event && one.name !== asked.cause).map((one) => {
     const box = make("input", { type: "checkbox", name: "by", value: one.name, checked: asked.by.includes(one.name) });
     return make("label", {}, box, one.name);
   });
@@ -112,6 +112,7 @@ function showOptions() {
     choice("time", "Time", [["", "choose"], ...numbers], "Time of the event, or of censoring."),
     choice("event", "Event", [["", "choose"], ...all], "Whether it happened."),
     choice("event_value", "Event happened if it says", [["", "1 or true"]]),
+    choice("cause", "Cause of the event", [...none, ...some.map((one) => [one.name, one.name])], "In place of the event, where it has several causes: 0 is censored."),
     choice("time_unit", "Unit of the time", TIMES.map((unit) => [unit, unit || "not known"])),
     text("horizons", "Horizons", "Times at which risks are judged, with commas: 12,24. Empty: chosen from the data."),
     choice("curves", "Survival curves", [...none, ...curves.map((one) => [one, one])], "Columns that differ by a time."),
@@ -149,6 +150,7 @@ function offerValues() {
 function fitKind() {
   const data = option("kind").value === "data";
   for (const name of ["curves", "risk", "horizon", "cdf", "export"]) option(name).closest(".field").hidden = data;
+  option("cause").closest(".field").hidden = !data;
 }
 
 function asked() {

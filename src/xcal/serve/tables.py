@@ -48,6 +48,7 @@ class Asked:
     time: str = ""
     event: str = ""
     event_value: str = ""
+    cause: str = ""
     curves: str = ""
     risk: str = ""
     horizon: str = ""
@@ -120,9 +121,10 @@ def _guess(frame: Any, columns: Sequence[ColumnSeen], curves: Sequence[str], dec
         name for name in numbers for pattern in curves if name.startswith(pattern[:-1]) and name != pattern[:-1]
     ]
     labelled = [one for one in columns if len(one.labels) > 1 and one.name not in in_curves]
-    event = _first([one.name for one in labelled], _EVENT) or next(
-        (one.name for one in labelled if set(one.labels) == {"0", "1"}), ""
-    )
+    cause = _first([one.name for one in labelled], ("cause",))
+    event = _first([one.name for one in labelled], _EVENT)
+    if not event and not cause:
+        event = next((one.name for one in labelled if set(one.labels) == {"0", "1"}), "")
     labels = next((one.labels for one in labelled if one.name == event), ())
     free = [name for name in numbers if name not in (*in_curves, event)]
     time = _first([name for name in free if (frame[name].dropna() >= 0).all()], _TIME)
@@ -147,6 +149,7 @@ def _guess(frame: Any, columns: Sequence[ColumnSeen], curves: Sequence[str], dec
         time=time,
         event=event,
         event_value=value,
+        cause="" if curves or risk or cdf else cause,
         curves=curves[0] if curves else "",
         risk=risk,
         horizon=at[1] if risk and at else "",
@@ -182,6 +185,7 @@ def command(asked: Asked, file: str) -> list[str]:
         given |= {"clusters": asked.clusters, "export": asked.export}
         last = {"out": "report.html", "json": "audit.json"}
     else:
+        given = {"time": asked.time, "cause": asked.cause} if asked.cause else given
         given |= {"group": asked.clusters}
         last = {"out": "run"}
     given |= {

@@ -53,6 +53,14 @@ class ModelComparison:
         """Name of the model that the others are compared with."""
         return next(iter(self.results))
 
+    def of_cause(self, cause: Any) -> "ModelComparison":
+        """Return the comparison for one cause, where events have several; the differences here are for all events."""
+        for name, result in self.results.items():
+            if str(cause) not in result.by_cause:
+                known = ", ".join(result.by_cause) or "none"
+                fail("cause", f"a cause that every model was judged for (of {name!r}: {known})", repr(cause))
+        return _compared({name: result.by_cause[str(cause)] for name, result in self.results.items()})
+
     def to_frame(self) -> Any:
         """One line per model and number, and per difference, as a pandas DataFrame.
 
@@ -187,7 +195,7 @@ def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **op
     if not isinstance(models, Mapping) or len(models) < 2:
         got = f"{len(models)}" if isinstance(models, Mapping) else type(models).__name__
         fail("models", "a mapping of names to at least two models", got)
-    for alone in ("survival", "cdf", "risk", "name"):
+    for alone in ("survival", "cif", "cdf", "risk", "name"):
         if alone in options:
             fail(alone, "predictions inside the mapping of models", f"{alone}= beside it")
     by_name = isinstance(X, Mapping) and not is_plain(X) and set(X) == set(models)
@@ -196,6 +204,10 @@ def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **op
         own = X[name] if by_name else X
         results[name] = audit(model, own, y, name=str(name), **options)
         options = {**options, "horizons": results[name].horizons}
+    return _compared(results)
+
+
+def _compared(results: Mapping[str, AuditResult]) -> ModelComparison:
     first, *others = results.items()
     found = {name: differences(first[1], result) for name, result in others}
     return ModelComparison(results, found, {name: _clear(first[1], result, found[name]) for name, result in others})

@@ -124,7 +124,7 @@ def _pieces(blocks: tuple[Block, ...], options: Mapping[str, tuple[str, ...]], a
             yield from _pieces(block.blocks, options, at)
         elif isinstance(block, Varying):
             for one, name in zip(block.blocks, options.get(block.follows, ()), strict=False):
-                yield from _pieces((one,), options, name)
+                yield from _pieces((one,), options, ", ".join(filter(None, (at, name))))
         elif isinstance(block, Table) and block.filterable:
             continue  # every number stands in numbers.csv
         elif isinstance(block, Text) and block.style == "reading":

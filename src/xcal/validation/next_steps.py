@@ -145,6 +145,8 @@ def measure_updates(rows: Rows, level: float, seed: int) -> tuple[tuple[Update, 
     found, skipped = [], []
     why = rows.seen_in_part and f"{rows.seen_in_part}; updates do not know them yet"
     why = why or ("updates take no sampling weights yet" if rows.weights is not None else "")
+    if rows.outcome.competing is not None and rows.n > PART_OF_ROWS:
+        why = why or f"of more than {PART_OF_ROWS:,} rows updates are measured for all events alone"
     if why:
         return (), [Skipped(_UPDATED, why)]
     fold = _folds(rows, seed)

@@ -52,11 +52,11 @@ def _by_cause(result: AuditResult, horizons: Sequence[float]) -> tuple[Section, 
             found.append(section)
         else:
             found.append(replace(section, blocks=_of_causes([one.blocks for one in parts])))
-    return (sections.causes(result), *found)
+    return (replace(sections.causes(result), folded=True), *found)
 
 
 # Sections about all events together.
-_FOR_ALL = ("For whom", "Data", "All numbers", "Methods", "Checklists", "Background", "Discussion", "Statements")
+_FOR_ALL = ("Data", "All numbers", "Methods", "Checklists", "Background", "Discussion", "Statements")
 
 
 def comparison_page(
