@@ -52,7 +52,7 @@ N_FOLDS, N_BINS, N_TIMES, N_POINTS = 5, 10, 50, 1000
 FAMILIES = ("mtlr", "weibull")
 MAPS = ("none", "km", "auto")
 LAMBDAS = (0, 10, 100, 500)
-FOLDER = Path("runs/default_choice")
+RECORD = Path(__file__).with_suffix(".jsonl")
 TRANSPORTED, GBSG = "rotterdam to gbsg", "gbsg"
 
 
@@ -279,19 +279,6 @@ def on_new(model: Any, train: SurvivalData, test: SurvivalData, end: float) -> d
 
 
 Key = tuple[float, str]
-RULES: dict[str, Callable[[dict[str, Any]], Key]] = {
-    "select()": lambda line: (line["select"][0], line["select"][1]),
-    "map of F always": lambda line: (0.0, "km"),
-    "map of F if off": lambda line: (0.0, "km" if off(line) else "none"),
-    "average of maps if off": lambda line: (0.0, "auto" if off(line) else "none"),
-    "lowest NLL": lambda line: lowest(line, 0.0, LAMBDAS),
-    "NLL + D-cal over its floor": lambda line: lowest(line, N_BINS, LAMBDAS),
-    "the same, lambda 0 alone": lambda line: lowest(line, N_BINS, (0,)),
-    "max_concordance_drop .02": lambda line: dropping(line, 0.02),
-    "lambda 10": lambda line: (10.0, "none"),
-    "lambda 100": lambda line: (100.0, "none"),
-    "lambda 500": lambda line: (500.0, "none"),
-}
 
 
 def candidates(line: dict[str, Any]) -> dict[Key, dict[str, Any]]:
@@ -302,6 +289,17 @@ def off(line: dict[str, Any]) -> bool:
     """Whether the cross-fitted rows show that lambda 0 is off."""
     p_value = candidates(line)[0.0, "none"]["seen"]["dcal_p"]
     return p_value is not None and p_value < 0.05
+
+
+def by_default(line: dict[str, Any]) -> Key:
+    """Return what the default takes by the cross-fitted rows; the path's own choice where lambda 0 and its map fail."""
+    if not off(line):
+        return 0.0, "none"
+    plain, mapped = (candidates(line)[0.0, name]["seen"] for name in ("none", "km"))
+    gain = (plain["dcal"] - plain["dcal_floor"]) - (mapped["dcal"] - mapped["dcal_floor"])
+    if gain > 0 and mapped["nll"] - plain["nll"] <= mapped["nll_gap_se"]:
+        return 0.0, "km"
+    return line["select"][0], line["select"][1]
 
 
 def lowest(line: dict[str, Any], price: float, lambdas: Iterable[float]) -> Key:
@@ -316,6 +314,21 @@ def dropping(line: dict[str, Any], most: float) -> Key:
     best = max(one["concordance"] for one in known)
     one = min((one for one in known if best - one["concordance"] <= most), key=lambda one: one["dcal"])
     return one["lambda"], "km" if one["recalibrated"] else "none"
+
+
+RULES: dict[str, Callable[[dict[str, Any]], Key]] = {
+    "select()": by_default,
+    "map of F always": lambda line: (0.0, "km"),
+    "map of F if off": lambda line: (0.0, "km" if off(line) else "none"),
+    "average of maps if off": lambda line: (0.0, "auto" if off(line) else "none"),
+    "lowest NLL": lambda line: lowest(line, 0.0, LAMBDAS),
+    "NLL + D-cal over its floor": lambda line: lowest(line, N_BINS, LAMBDAS),
+    "the same, lambda 0 alone": lambda line: lowest(line, N_BINS, (0,)),
+    "max_concordance_drop .02": lambda line: dropping(line, 0.02),
+    "lambda 10": lambda line: (10.0, "none"),
+    "lambda 100": lambda line: (100.0, "none"),
+    "lambda 500": lambda line: (500.0, "none"),
+}
 
 
 def excess(folds: list[dict[str, Any]]) -> float:
@@ -381,7 +394,7 @@ def main() -> None:
     parser.add_argument("--family", choices=FAMILIES, nargs="*", default=list(FAMILIES))
     parser.add_argument("--folds", type=int, default=N_FOLDS, help="so many of the five folds")
     parser.add_argument("--rows", type=int, default=1500, help="at most so many rows of a data set, picked at random")
-    parser.add_argument("--out", type=Path, default=FOLDER / "default_choice.jsonl")
+    parser.add_argument("--out", type=Path, default=RECORD)
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with a fold of its own")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing new after these")

@@ -27,6 +27,7 @@ from xcal.metrics import (
     scaled_brier_score,
 )
 from xcal.metrics.evaluation import read_rows
+from xcal.metrics.inputs import at_point, restricted_mean
 from xcal.metrics.resamples import Block
 from xcal.metrics.spec import METRICS
 
@@ -377,3 +378,11 @@ def test_groups_are_evaluated_as_if_alone():
     assert repr(few).endswith("not shown: 1 group of fewer than 5 rows (.groups has them)")
     with pytest.raises(ValueError, match="groups: expected 400 rows, as many as time has, got 3"):
         evaluate(time=time, event=event, survival=survival, times=times, groups=["a", "b", "a"])
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "previous"])
+def test_the_area_under_a_curve_is_that_of_what_is_read_from_it(interpolation):
+    curves, times = np.array([[0.9, 0.5, 0.1], [1.0, 0.8, 0.0]]), np.array([0.5, 2.0, 3.0])
+    middles = (np.arange(3000) + 0.5) / 1000
+    read = np.mean([at_point(curves, times, t, interpolation) for t in middles], axis=0) * 3.0
+    assert restricted_mean(curves, times, interpolation) == pytest.approx(read, abs=1e-9)

@@ -166,7 +166,7 @@ def fitted(X, y):
 
 def test_bands_are_those_of_resampled_rows():
     X, y, _ = draw(300, 14)
-    own, times = Recalibrated(Exponential()).fit(X, y), np.array([0.1, 0.5, 1.0])
+    own, times = Recalibrated(Exponential(), "km").fit(X, y), np.array([0.1, 0.5, 1.0])
     found = own.predict_survival_function(X[:2], times, interval=True)
     np.testing.assert_array_equal(found.survival, own.predict_survival_function(X[:2], times))
     u, rng, odds = own.held_out_.cdf, np.random.default_rng(0), []

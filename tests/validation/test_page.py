@@ -11,10 +11,11 @@ import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
 from xcal.metrics.spec import Skipped
+from xcal.show.charts import time_in_words
 from xcal.show.page import write_page
 from xcal.validation.page import comparison_page, report_page
-from xcal.validation.result import Answer, AuditValue, Sentence
-from xcal.validation.sections import as_csv, numbers
+from xcal.validation.result import Answer, AuditValue, PartFound, Sentence
+from xcal.validation.sections import all_numbers, as_csv, for_whom, numbers
 from xcal.validation.words import interval, label, shown
 
 MIDDLE = HORIZONS[1]
@@ -132,6 +133,33 @@ def test_every_number_of_the_result_is_in_the_table(tab):
     assert [row[0] for row in cells] == [label(value.metric).name for value in values]
     assert [row[2] for row in cells] == [value.group or "" for value in values]
     assert [row[3:] for row in cells] == [[shown(value), interval(value)] for value in values]
+
+
+def test_a_reason_is_told_once():
+    few, no_f = "9 events are too few", "it needs F"
+    skipped = [Skipped(metric, few, 5.0, group) for group in ("sex = f", "sex = m") for metric in ("ici", "slope")]
+    skipped += [Skipped("group", few, group="sex = x"), Skipped("d_calibration", no_f)]
+    result = made_result()
+    result = replace(result, measured=replace(result.measured, skipped=tuple(skipped)))
+    (table,) = [one for one in all_numbers([result]).blocks if getattr(one, "caption", "") == "Not computed"]
+    at = time_in_words(5.0, result.time_unit)
+    assert table.rows == (
+        (f"ICI by {at} and Calibration slope by {at}", "sex = f, sex = m", few),
+        ("Everything", "sex = x", few),
+        ("D-calibration (uniform)", "all rows", no_f),
+    )
+
+
+def test_parts_of_covariates_are_listed_where_f_is_not_known():
+    found = [PartFound("age > 60", 5.0, 40, 9, 0.5, 0.3, 0.8, 0.01), PartFound("sex = f", None, 30, 8, 2, 1, 4, 0.001)]
+    result = made_result("risk")
+    result = replace(result, measured=replace(result.measured, parts=tuple(found)))
+    table = for_whom([result]).blocks[0]
+    assert [row[:3] for row in table.rows] == [
+        ("sex = f", "30", "all times"),
+        ("age > 60", "40", time_in_words(5.0, result.time_unit)),
+    ]
+    assert [row[3][1] for row in table.rows] == [2, 0.5]
 
 
 def test_the_file_to_save_has_every_number(tab):
