@@ -5,8 +5,8 @@ takes less time than 1,000 resamples of two of its metrics (Harrell's C and the 
 around scikit-survival's functions; a comparison of two models takes little more than two audits. An audit of 10,000
 rows and 50 times, with 3 horizons, 99 thresholds and 1,000 resamples, takes less than a minute. The report of one
 million rows takes less than a minute and 4 GB too: by default a random part of so many rows is resampled. All are from
-survival curves or a model to the written file. ``--causes 3``: incidences of three causes, of 100,000 rows in less than
-half a minute of two cores and 2 GB. Seconds of the processor are printed beside those of the clock: on a
+survival curves or a model to the written file. ``--causes 3``: incidences of three causes, of 100,000 rows in a minute
+of the processor and 2 GB. Seconds of the processor are printed beside those of the clock: on a
 machine with other work the clock says little. The peak is that of the process, curves included.
 """
 

@@ -115,7 +115,8 @@ def cause_calibration(
     ties : {"auto", "exact"}
         Times in whole units, such as months, stand for the unit that they end: "auto" draws the time of each event
         within it by the incidence of its cause, and, as nobody knows how long a censored row was seen in its last one,
-        tests with all and with half of it and gives the larger p-value. "exact" takes all times as they are.
+        takes all and half of it, and gives the smaller value and the larger p-value. "exact" takes all times as they
+        are.
     n_bins : int
         Equal bins of the all-cause F.
     draws : int
@@ -186,7 +187,7 @@ def cause_calibration(
         calibration_of_levels(blocks(part), n_causes, edges, draws, generator)
         for part in ((1.0, 0.5) if coarse else (1.0,))
     ]
-    return replace(found[0], p_value=max(one.p_value for one in found))
+    return replace(min(found, key=lambda one: one.value), p_value=max(one.p_value for one in found))
 
 
 def _before_leaving(share: Matrix, time: FloatArray, cause: Causes) -> Matrix:
