@@ -367,10 +367,14 @@ class TestCommandLine:
             (
                 ["--lower", "last"],
                 {},
-                "--time, --event: expected both, or --lower and --upper in their place, got --lower",
+                "expected both, or --cause in place of --event, or --lower and --upper in their place, got --lower",
             ),
             (["--time", "last", "--lower", "last", "--upper", "first"], {}, "--time, --event: expected both, or"),
-            ([], {}, "--time, --event: expected both, or --lower and --upper in their place, got none"),
+            (
+                [],
+                {},
+                "expected both, or --cause in place of --event, or --lower and --upper in their place, got none",
+            ),
             (
                 ["--lower", "last", "--upper", "first"],
                 {"first": (2, 0.0), "last": (2, 0.5)},
