@@ -42,7 +42,7 @@ def test_both_pictures_of_a_frontier_have_the_same_axes(small, tmp_path):
     assert floor in panel.get_legend_handles_labels()[1]
     assert floor in ax.get_legend_handles_labels()[1]
     # The points are where the axes say.
-    means = path.summary()
-    assert ax.lines[0].get_xdata() == pytest.approx(means["dcal"])
-    assert ax.lines[0].get_ydata() == pytest.approx(means["concordance"])
+    plain = path.candidates_[~path.candidates_["recalibrated"].astype(bool)]
+    assert ax.lines[-1].get_xdata() == pytest.approx(plain["dcal"])
+    assert ax.lines[-1].get_ydata() == pytest.approx(plain["concordance"])
     assert list(panel.lines[0].get_xdata()) == [comparison.cell("lognormal-nll", lam, "dcal").paper for lam in (0, 10)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import new_file, write_whole
-from xcal.show.charts import VERTICAL, horizontal_label, vertical_label
+from xcal.show.charts import horizontal_label, vertical_label
 from xcal.show.render import set_log_ticks
 from xcal_paper.comparison import (
     LARGEST_LOGNORMAL_LAMBDA,
@@ -323,7 +323,7 @@ def _without_nan(value: Any) -> Any:
 # The frontier as a picture: what each model pays, in concordance or likelihood, for its calibration.
 
 
-OF = tuple(VERTICAL)
+OF = ("concordance", "nll", "dcal_within")
 # One colour per source; the sources differ in shape too, for print in grey (Okabe and Ito's palette).
 _PRINTED = {"color": "#7f7f7f", "marker": "s", "linestyle": ":", "label": "the paper's values"}
 _PENALTIES = {

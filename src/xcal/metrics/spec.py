@@ -424,7 +424,7 @@ METRICS: Mapping[str, Metric] = {
     "km_calibration": Metric(
         ("km_calibration",), of.km_calibration, of.no_mean_curve, within="groups", deviations=of.curve_deviations
     ),
-    "coverage": Metric(
+    "bound_coverage": Metric(
         ("bound_coverage", "interval_coverage"),
         of.coverage,
         of.no_quantiles,
