@@ -1,6 +1,7 @@
 """Audits of events with several causes: a published validation, simulated truths, and today's audit for one cause."""
 
 import json
+import re
 
 import jsonschema
 import numpy as np
@@ -159,6 +160,44 @@ class TestForms:
         assert list(content["by_cause"]) == list(NAMES)
         assert "death, " in str(found)
         assert "death, " in found._repr_html_()
+
+    def test_the_methods_are_those_of_competing_risks(self, published, simulated):
+        everything = published[2].methods
+        told = everything.split("\n\n")[0]
+        assert "recurrence and death were then judged" in told
+        for words in ("Aalen-Johansen", "O/E of a cause", "pseudo-observations", "D-calibration by cause"):
+            assert words in told
+        for one in (everything, published[2].by_cause["death"].methods, simulated[3].methods):
+            text, listed = one.split("\n\n")
+            cited = [int(one) for group in re.findall(r"\[([\d, ]+)\]", text) for one in group.split(", ")]
+            assert list(dict.fromkeys(cited)) == list(range(1, len(listed.splitlines()) + 1))
+            assert "van Geloven" in listed
+        alone = published[2].by_cause["death"].methods.replace("reverse Kaplan-Meier", "")
+        assert "Aalen-Johansen" in alone
+        assert "Kaplan-Meier" not in alone
+        # Censoring depends on x here, and values of both causes are corrected for it.
+        assert "doubly robust pseudo-values (pseudo-observations)" in simulated[3].methods
+
+    def test_all_times_of_one_cause_point_to_all_causes(self, simulated):
+        _, y, curves, found = simulated
+
+        def told(result):
+            (answer,) = [one for one in result.verdict.answers if one.question == "All times"]
+            return answer
+
+        value, p = (found.value(name).value for name in ("cause_calibration", "cause_calibration_p"))
+        for one in found.by_cause.values():
+            assert told(one).state == "unknown"
+            assert f"Of all causes together: D-calibration by cause {value:.2g}, of a" in told(one).text
+            assert f"(p = {p:.2f})" in told(one).text
+        alone = audit(cif={"death": curves[:, 1]}, y=y, times=GRID, horizons=1.0, **OPTIONS)
+        assert "even for no model" in told(alone).text
+        # Causes of which the split ignores x: D-calibration of the first event is right, that by cause is not.
+        _, y, curves = rows_of(2000, 5, model="even")
+        wrong = audit(cif=curves, y=y, times=GRID, horizons=1.0, **OPTIONS)
+        assert wrong.value("cause_calibration_p").value < 0.001
+        assert told(wrong).state in ("off", "small")
+        assert "by cause" in told(wrong).text
 
     def test_resamples_hold_every_value(self):
         _, y, curves = rows_of(300)

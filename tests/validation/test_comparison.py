@@ -11,6 +11,7 @@ from studies import audit_coverage
 
 import xcal
 from tests.metrics.simulate import survival_data
+from xcal.interop import read_model
 from xcal.metrics.spec import VALUES, Key
 from xcal.validation import comparison
 from xcal.validation.result import AuditValue
@@ -39,6 +40,20 @@ def test_values_are_those_of_single_audits(compared):
         second, first = (found[name].value(value.metric, **key).value for name in ("fast", "true"))
         assert value.value == second - first
         assert not value.metric.endswith(("_p", "_floor", "_excess", "_cox"))
+
+
+def test_predictions_that_were_read_before_are_compared_as_their_curves(compared):
+    rows, y, found = compared
+    curves = {"true": rows.survival(TIMES), "fast": rows.survival(TIMES, 1.5)}
+    read = {
+        name: read_model(one, time=rows.time, event=rows.event, times=TIMES, horizons=found["true"].horizons)
+        for name, one in curves.items()
+    }
+    again = xcal.compare_models(read, y=y, horizons=found["true"].horizons, n_bootstrap=60, progress=False)
+    ends = [[(one.value, one.lower, one.upper) for one in each.differences["fast"]] for each in (again, found)]
+    np.testing.assert_array_equal(*ends)
+    with pytest.raises(ValueError, match="one for each of the 299 rows of y, got 300 rows"):
+        xcal.compare_models(read, y=y[:-1], horizons=1.0, n_bootstrap=0)
 
 
 def test_the_same_resamples_are_used_for_both(compared):

@@ -171,7 +171,7 @@ def test_the_file_to_save_has_every_number(tab):
     assert [row["lower"] for row in rows] == [
         "" if value.lower != value.lower else repr(value.lower) for value in values
     ]
-    assert rows[0].keys() == {"metric", "horizon", "group", "value", "lower", "upper"}
+    assert rows[0].keys() == {"metric", "horizon", "group", "cause", "value", "lower", "upper"}
 
 
 @pytest.mark.parametrize("horizon", HORIZONS)

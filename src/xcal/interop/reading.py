@@ -61,7 +61,7 @@ class Library:
     gives : str
         What is read from them: curves, F at the observed time, likelihood.
     modules : tuple of str
-        A model belongs here if the module of its class, or of a base of it, is one of these or lies within.
+        A model belongs here if its class, or a base of it, is one of these or lies within one.
     """
 
     name: str
@@ -120,7 +120,7 @@ _BUILT_IN = {
         "hazard function",
         "a function of X and times inside xcal.interop.HazardFunction",
         "hazards along the rows of a person; exact curves, exact F, likelihood",
-        ("xcal.interop.predictions",),
+        ("xcal.interop.predictions.HazardFunction",),
     ),
     "read_comprisk": Library(
         "comprisk",
@@ -195,7 +195,7 @@ def supported() -> Any:
 
 def find_reader(model: Any) -> Reader | None:
     """Find the function that reads this model; None for a class of no known library."""
-    places = [base.__module__ for base in type(model).__mro__]
+    places = [f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__]
     found = [
         reader
         for place in places
@@ -525,7 +525,8 @@ def read_model(
         a search; any object with `predict_survival_function`; or survival curves themselves: an array of shape
         (rows, times) with `times`, a data frame, or a list of functions. Of several causes also a mapping of their
         names, or a list in their order, of models of one cause each: incidences as they are, and survival models that
-        were fitted with the other causes as censored put together into incidences.
+        were fitted with the other causes as censored put together into incidences. What was read before, a
+        `ModelPredictions` of these rows, is checked and returned.
     X
         Features of the rows, as the model takes them; None for curves.
     time, event : array-like of shape (n,)
@@ -560,6 +561,8 @@ def read_model(
     happened, at = as_event(event, seen.size, reference="time"), np.asarray(horizons, dtype=np.float64)
     start = None if entry is None else as_time(entry, seen.size, reference="time", name="entry").astype(np.float64)
     rows = Rows(seen, happened, points, at, as_cause_names(causes) if len(causes) else (), start)
+    if isinstance(model, ModelPredictions):  # read before
+        return check_predictions(model, rows.n)
     of_each = None if is_functions(model) else models_by_cause(model, _is_model)
     if of_each is None and is_plain(model):
         return check_predictions(read_curves(model, rows, times=times), rows.n)

@@ -1,9 +1,10 @@
 """`xcal.audit`: everything that can be said about a survival model on rows that it was not trained on."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, get_args
 
 from xcal._checks import MIN_CELL, as_choice, as_number, fail
@@ -313,8 +314,9 @@ def _measured(
         parts = [measure(one, **drawn, progress=_part_of(told, k, len(samples))) for k, one in enumerate(samples)]
     # One answer for all causes: tests are corrected for those of the others, too.
     parts = [replace(one, n_families=one.n_families * len(parts)) for one in parts]
+    each = {one.cause: part for one, part in zip(samples, parts, strict=True)}
     first, *others = (
-        finish(one, part, training, time_unit, level, n_bootstrap, most_rows, seed, None if k else table, about)
+        finish(one, part, training, time_unit, level, n_bootstrap, most_rows, seed, None if k else table, about, each)
         for k, (one, part) in enumerate(zip(samples, parts, strict=True))
     )
     by_cause = {one.cause: one for one in others}
@@ -337,9 +339,15 @@ def finish(
     seed: int,
     table_one: TableOne | None = None,
     study: Study | None = None,
+    each: Mapping[str, Measurements] = MappingProxyType({}),
 ) -> AuditResult:
-    """Put the result together: what was measured, with the data, the verdict and the methods in words."""
+    """Put the result together: what was measured, with the data, the verdict and the methods in words.
+
+    `each` are the measurements by cause, with those of all events by "", where events have several causes.
+    """
     found = sample.predictions
+    together = each.get("", measured) if sample.cause else None
+    causes = {} if sample.cause else {name: own for name, own in each.items() if name}
     data = summarise_data(sample, training, measured)
     judged = tuple(dict.fromkeys(value.group for value in measured.values if value.group is not None))
     return AuditResult(
@@ -350,8 +358,8 @@ def finish(
         groups=judged,
         measured=measured,
         data=data,
-        verdict=judge(found.model, measured, data, level=level, time_unit=time_unit),
-        methods=write_methods(sample, measured, data, level, n_bootstrap, resampled_rows, time_unit),
+        verdict=judge(found.model, measured, data, level=level, time_unit=time_unit, together=together),
+        methods=write_methods(sample, measured, data, level, n_bootstrap, resampled_rows, time_unit, causes),
         time_unit=time_unit,
         level=level,
         n_bootstrap=n_bootstrap,

@@ -1,6 +1,6 @@
 """A paragraph about the methods that can be pasted into a paper."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -86,15 +86,18 @@ def write_methods(
     n_bootstrap: int,
     resampled_rows: int | None,
     time_unit: str,
+    causes: Mapping[str, Measurements],
 ) -> str:
-    """Write one paragraph, an empty line, and its references."""
+    """Write one paragraph, an empty line, and its references; of all events also what was done for each of `causes`."""
     cite = _Cited()
     names = {value.metric for value in measured.values}
     sentences = [
         *_rows(sample, data, time_unit, cite),
         *_discrimination(names, cite),
         *_calibration(names, measured, sample, cite),
-        *_overall(names, measured, time_unit, cite),
+        *_over_time(names, sample),
+        *_overall(names, measured, sample, time_unit, cite),
+        *_causes(causes, names, cite),
         *_weights(sample, names),
         *_groups(sample, names, cite),
         *_landmarks(sample, time_unit, cite),
@@ -119,6 +122,11 @@ def _rows(sample: Sample, data: DataSummary, unit: str, cite: _Cited) -> Iterato
     if sample.horizons.size:
         yield f"Risks were assessed at {times_in_words(list(sample.horizons), unit)}."
     yield from found.reading
+    if sample.cause:
+        yield (
+            f"The event is {sample.cause}; other causes compete{cite('geloven')}: rows with another event first never "
+            "have this one."
+        )
 
 
 def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
@@ -126,6 +134,7 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
         "harrell": lambda: f"Harrell's concordance{cite('harrell')}",
         "uno": lambda: f"Uno's concordance with inverse probability of censoring weights{cite('uno')}",
         "antolini": lambda: f"Antolini's time-dependent concordance{cite('antolini')}",
+        "concordance": lambda: f"the concordance under competing risks by each horizon{cite('geloven')}",
         "auc": lambda: f"the cumulative/dynamic area under the ROC curve at each horizon{cite('uno2007')}",
     }
     told = [tell() for name, tell in parts.items() if name in names]
@@ -169,9 +178,10 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"pseudo-values, from the predicted curves and a Cox model of the censoring{cite('robins')}."
         )
     elif "oe" in names:
-        yield f"Jackknife pseudo-values stand for the outcome by a horizon, observed or not{cite('andersen')}."
+        of = " of the cumulative incidence" if sample.cause else ""
+        yield f"Jackknife pseudo-values{of} stand for the outcome by a horizon, observed or not{cite('andersen')}."
     if "oe" in names:
-        how = "the mean of the pseudo-values" if corrected or late or between else "Kaplan-Meier"
+        how = "the mean of the pseudo-values" if corrected or late or between else _curve(sample)
         yield f"Mean calibration is the ratio of the observed ({how}) to the mean predicted risk (O/E)."
     if "slope" in names:
         yield (
@@ -229,8 +239,16 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"Fourier features{cite('rahimi')} of the covariates, which are multiplied by each row's residual of "
             f"D-calibration, and random signs of the rows{search}."
         )
+
+
+def _over_time(names: set[str], sample: Sample) -> Iterator[str]:
     if "km_calibration" in names:
-        yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
+        what = "incidence" if sample.cause else "survival curve"
+        yield f"Over time, the mean predicted {what} was compared with the {_curve(sample)} curve."
+
+
+def _curve(sample: Sample) -> str:
+    return "Kaplan-Meier" if sample.rows.outcome.competing is None else "Aalen-Johansen"
 
 
 def _law(sample: Sample, *, has_cdf: bool) -> str:
@@ -245,12 +263,12 @@ def _law(sample: Sample, *, has_cdf: bool) -> str:
     return "draws from the model's own curves"
 
 
-def _overall(names: set[str], measured: Measurements, unit: str, cite: _Cited) -> Iterator[str]:
+def _overall(names: set[str], measured: Measurements, sample: Sample, unit: str, cite: _Cited) -> Iterator[str]:
     parts = {
         "brier": lambda: f"the Brier score{cite('graf')}",
         "ipa": lambda: (
-            "the index of prediction accuracy (IPA, one less the ratio to the Brier score of the Kaplan-Meier curve)"
-            f"{cite('kattan')}"
+            "the index of prediction accuracy (IPA, one less the ratio to the Brier score of the "
+            f"{_curve(sample)} curve){cite('kattan')}"
         ),
         "ibs": lambda: f"the integrated Brier score{cite('graf')}{_range(measured, unit)}",
         "nll": lambda: "the negative log-likelihood",
@@ -260,6 +278,39 @@ def _overall(names: set[str], measured: Measurements, unit: str, cite: _Cited) -
         yield f"Overall performance was measured by {listed(told)}."
     if measured.decision:
         yield f"Usefulness was assessed by net benefit under censoring{cite('vickers')}."
+
+
+def _causes(causes: Mapping[str, Measurements], names: set[str], cite: _Cited) -> Iterator[str]:
+    """Tell what was done for each cause, beside all events."""
+    if not causes:
+        return
+    yield (
+        f"All this is of the first event, whatever its cause; {listed(list(causes))} were then judged one by one with "
+        f"the others as competing risks{cite('geloven')}: rows with another event first never have this one."
+    )
+    of_each = {value.metric for one in causes.values() for value in one.values}
+    corrected = [name for name, one in causes.items() if one.censoring is not None and one.censoring.corrected]
+    if "oe" in of_each and len(corrected) < len(causes):
+        yield (
+            "O/E of a cause is the ratio of the Aalen-Johansen estimate to the mean predicted incidence; its slope and "
+            "calibration curve come from jackknife pseudo-values (pseudo-observations) of the cumulative incidence"
+            f"{cite('andersen')}."
+        )
+    if "oe" in of_each and corrected:
+        of = "" if len(corrected) == len(causes) else f" of {listed(corrected)}"
+        yield (
+            f"As censoring depended on covariates, the outcome{of} was replaced by doubly robust pseudo-values "
+            f"(pseudo-observations) of the cumulative incidence{cite('robins')}, of which O/E has the mean."
+        )
+    if "km_calibration" in of_each:
+        yield "Over time, mean predicted incidences were compared with Aalen-Johansen curves."
+    if "cause_calibration" in names:
+        yield (
+            f"D-calibration by cause{cite('haider')} is the sum of squared differences between the observed and the "
+            f"expected share of the cells of {N_BINS} bins of the all-cause F and the causes, censored rows being "
+            "spread over what the model expects of them later. Its test compares the events of each cell with the "
+            "number that the model expects while rows were observed, against Poisson draws."
+        )
 
 
 def _range(measured: Measurements, unit: str) -> str:

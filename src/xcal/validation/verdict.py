@@ -33,6 +33,7 @@ from typing import Literal
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.subgroups import departure_in_words
 from xcal.metrics.intervals import POSITIVE, times_as_many
+from xcal.metrics.rows import OF_CAUSE
 from xcal.metrics.spec import GOOD_BINS, Key, Role, beside, good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.next_steps import rounded_up
@@ -105,8 +106,19 @@ class Finding:
         return self.value.group
 
 
-def judge(model: str, measured: Measurements, data: DataSummary, *, level: float, time_unit: str) -> Verdict:
-    """Return whether the probabilities can be trusted, in words."""
+def judge(
+    model: str,
+    measured: Measurements,
+    data: DataSummary,
+    *,
+    level: float,
+    time_unit: str,
+    together: Measurements | None = None,
+) -> Verdict:
+    """Return whether the probabilities can be trusted, in words.
+
+    Where one cause of several is judged, `together` is what was measured of all of them.
+    """
     findings = list(judged(measured, level=level, time_unit=time_unit))
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and finding.state in _BAD]
@@ -135,21 +147,28 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     headline = _headline(model, kind, whole, partly, doubts, data, needed)
     if coarse:
         headline = f"These times are too coarse to say whether the probabilities of {model} can be trusted: {coarse}."
-    answers = (*_answers(whole, time_unit), _for_whom(measured, partly, doubts, faint))
+    answers = (*_answers(whole, time_unit, together), _for_whom(measured, partly, doubts, faint))
     return Verdict(headline, kind, tuple(sentences), needed if kind == "unknown" else None, answers)
 
 
 # The questions of a verdict, and the values that answer them.
-_QUESTIONS = {"On average": ("oe", "event_ratio"), "Level of risk": ("ici", "slope"), "All times": ("d_calibration",)}
+_ALL_TIMES = "All times"
+_QUESTIONS = {
+    "On average": ("oe", "event_ratio"),
+    "Level of risk": ("ici", "slope"),
+    _ALL_TIMES: ("d_calibration", "cause_calibration"),
+}
 _STATES: tuple[State, ...] = ("wrong", "off", "unsure", "small", "right")
 
 
-def _answers(whole: Sequence[Finding], time_unit: str) -> Iterator[Answer]:
+def _answers(whole: Sequence[Finding], time_unit: str, together: Measurements | None) -> Iterator[Answer]:
     """Answer each question by the worst of its values."""
     for question, metrics in _QUESTIONS.items():
         own = [finding for finding in whole if finding.value.metric in metrics]
         if not own:
-            yield Answer(question, "unknown", "Not measured: these predictions do not tell.")
+            of_cause = together is not None and question == _ALL_TIMES
+            why = _by_cause(together) if of_cause else "Not measured: these predictions do not tell."
+            yield Answer(question, "unknown", why)
             continue
         # A wide interval of the slope alone only says that risks differ little.
         telling = [finding for finding in own if finding.value.metric != "slope" or finding.state != "unsure"] or own
@@ -161,6 +180,19 @@ def _answers(whole: Sequence[Finding], time_unit: str) -> Iterator[Answer]:
             said = {"unsure": "too uncertain to say", "small": "a small error, but no chance", "right": "good enough"}
             text = f"{said[state]}: {'; '.join(in_short(found, time_unit))}"
         yield Answer(question, state, f"{text[:1].upper()}{text[1:]}.")
+
+
+def _by_cause(together: Measurements | None) -> str:
+    """Tell of D-calibration by cause, which is of all causes together, where one cause is judged."""
+    values: _Values = {} if together is None else {value.key: value for value in together.values}
+    value = values.get(Key("cause_calibration"))
+    floor, p_value = (None, None) if value is None else (_beside(values, value, "floor"), _beside(values, value, "p"))
+    if value is None or floor is None or p_value is None:
+        return f"Not measured: {OF_CAUSE}."
+    return (
+        f"Not measured of one cause alone. Of all causes together: {_scale_of_causes(value, floor)} "
+        f"({p_in_words(p_value.value)})."
+    )
 
 
 def _for_whom(measured: Measurements, partly: Sequence[Finding], doubts: Sequence[Finding], faint: str) -> Answer:
@@ -346,9 +378,13 @@ def _of_causes(value: AuditValue, values: _Values, families: int, when: str, lev
     # As a share of what cells should hold, were they alike.
     error = math.sqrt(max(0.0, value.value - floor.value) * N_BINS)
     brief = "events are not of the causes, at the times, that are predicted"
-    scale = f"D-calibration by cause {value.value:.2g}, of a perfect model about {floor.value:.2g}"
+    scale = _scale_of_causes(value, floor)
     words = f"{brief} ({scale}, {p_in_words(alone)})"
-    return Finding(value, "off" if error > GOOD_BINS else "small", brief, words, "", 1.0, alone, corrected)
+    return Finding(value, "off" if error > GOOD_BINS else "small", brief, words, scale, 1.0, alone, corrected)
+
+
+def _scale_of_causes(value: AuditValue, floor: AuditValue) -> str:
+    return f"D-calibration by cause {value.value:.2g}, of a perfect model about {floor.value:.2g}"
 
 
 _LEVELS = ("trust", "unknown", "caution", "distrust")
