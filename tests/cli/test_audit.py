@@ -251,7 +251,10 @@ BAD = {
     "no curves": (lambda t: t[["t", "e"]], "expected columns s_*, got the columns 't', 'e'"),
     "odd curve": (lambda t: t.assign(s_x=1.0), "expected columns s_* with a time in place of the star, got 's_x'"),
     "same time": (lambda t: t.assign(**{"s_1.0": t["s_1"]}), "one column for each time, got 's_1' and 's_1.0'"),
-    "event code": (lambda t: t.assign(e=t["e"] + 1), "--event-value with the value of an event, got the values"),
+    "event code": (
+        lambda t: t.assign(e=t["e"] + 1),
+        "(of several causes: --cause), or --event-value with the value of an event",
+    ),
 }
 
 

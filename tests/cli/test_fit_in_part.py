@@ -58,6 +58,7 @@ def test_a_run_knows_what_its_rows_are(kind, tmp_path):
     out = tmp_path / "p.csv"
     assert done("predict", run, path, "--out", out, "--times", "0.5,1").exit_code == 0
     told = pd.read_csv(out)
+    assert {*COLUMNS[kind][1::2]} & {*frame.columns} <= {*told.columns}  # what xcal audit asks for
     if kind == "causes":
         curves = model.predict_cumulative_incidence(frame[["a", "b"]], [0.5, 1.0], cause="death")
         np.testing.assert_allclose(told[["f_death_0.5", "f_death_1"]], curves, atol=1e-12)

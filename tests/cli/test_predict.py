@@ -173,6 +173,13 @@ def test_evaluate_measures_new_rows(finished, model, tmp_path):
     assert "80 rows" in call("evaluate", finished, tmp_path / "patients.csv").stdout
 
 
+def test_the_score_that_orders_rows_is_no_risk(tmp_path):
+    told = pd.DataFrame({"months": [1.0, 2.0], "died": [1, 0], "risk": 0.5, "median": 3.0, "s_12": 0.1, "cdf": 0.2})
+    path = written(tmp_path, told)
+    done = call("audit", path, "--time", "months", "--event", "died", "--risk", "risk", "--horizon", "12")
+    assert "--risk: expected a probability (column 'risk' of xcal predict is none" in error(done)
+
+
 def test_evaluate_of_a_table_points_to_audit(tmp_path):
     told = error(call("evaluate", written(tmp_path, patients(20))))
     assert "patients.csv: expected the folder of a run" in told

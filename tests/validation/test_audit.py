@@ -122,6 +122,18 @@ def test_bad_arguments(rows, y, options, words):
         audit(survival=rows.survival(TIMES), times=TIMES, y=y, **options)
 
 
+def test_days_taken_for_years_are_refused_and_few_expected_events_are_not():
+    rng = np.random.default_rng(0)
+    days, risk = 365 * rng.uniform(1.5, 9.0, 200), np.full(200, 0.3)
+    y = xcal.Surv(time=days, event=np.ones(200, dtype=bool))
+    for given in ({"risk": risk}, {"survival": 1 - risk[:, None] * [[0.5, 1.0]], "times": [1.0, 2.0]}):
+        with pytest.raises(ValueError, match=r"horizons: .*outcomes in days.* got 2, by which 60 events are expected"):
+            audit(**given, horizons=2.0, y=y, n_bootstrap=0)
+    assert audit(risk=risk / 10, horizons=2.0, y=y, n_bootstrap=0).value("oe", horizon=2.0).value == 0
+    # Of few independent patients no event may be chance.
+    audit(risk=risk, horizons=2.0, y=y, clusters=np.arange(200) % 10, n_bootstrap=0)
+
+
 def test_bad_outcomes_and_predictions(rows, y):
     curves = rows.survival(TIMES)
     with pytest.raises(ValueError, match="y: expected the outcomes"):

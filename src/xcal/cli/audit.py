@@ -211,7 +211,7 @@ def audit(
     from xcal._checks import MIN_CELL, fail
     from xcal._files import check_target
     from xcal.cli.table_file import read_table_file
-    from xcal.cli.training import OWN_CDF
+    from xcal.cli.training import OWN_CDF, RANKED
 
     check_outcome(time, event, lower, upper, cause)
     columns: dict[str, Any] = {
@@ -238,6 +238,8 @@ def audit(
         check_export(export)
     written: dict[str, Any] = {"separator": separator, "decimal": decimal or "."}
     table = read_table_file(file, **written)
+    if risk == RANKED[0] and risk in _of_predict(table):
+        fail("--risk", f"a probability (column {risk!r} of xcal predict is none: use its curves, s_*)", repr(risk))
     if curves is not None and cdf is None and OWN_CDF in _of_predict(table):
         cdf = OWN_CDF
         typer.echo(f"note: F at the observed times is read from the column {OWN_CDF!r} of xcal predict", err=True)

@@ -152,7 +152,8 @@ class TableFile:
         if column.dtype.kind == "b":
             return np.asarray(column, dtype=np.bool_)
         if not {*text} <= {"0", "1"}:
-            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
+            known = "0 and 1 (of several causes: --cause), or --event-value with the value of an event"
+            self.fail(name, known, f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
     def causes(self, name: str, names: Sequence[str] = ()) -> IntArray:

@@ -467,7 +467,8 @@ def predicted(
 
     X = read_new(table, model, settings)
     found: dict[str, Any] = {name: table.column(name, "--copy").to_numpy() for name in copied}
-    for name in (settings.time, settings.event, settings.cause):
+    seen = (settings.id, settings.entry, settings.lower, settings.upper)
+    for name in (*seen, settings.time, settings.event, settings.cause):
         if name is not None and name in table.names:
             found.setdefault(name, table.frame[name].to_numpy())
     how: dict[str, Any] = {"after": _reached(table, after), "extrapolate": extrapolate}

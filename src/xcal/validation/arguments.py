@@ -585,6 +585,8 @@ def _outcome_again(column: Column, outcome: Outcome) -> str:
 SUPPORTED_SHARE, SUPPORTED_ROWS = 0.05, 10
 # Events by a horizon that is chosen here: the time of the fifth event out of twenty is an accident of these rows.
 SUPPORTED_EVENTS = 20
+# Expected events of which a right model sees none with a probability below exp(-20).
+NEVER_NONE = 20
 # First digits of numbers that are easy to read.
 _READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 
@@ -664,6 +666,14 @@ def check_covered(horizons: Vector, end: float) -> None:
     """Refuse a horizon past the end of the curves: the model says nothing about it."""
     if horizons.size and horizons[-1] > end:
         fail("horizons", f"times that the model's curves cover, which end at {end:g}", f"{horizons[-1]:g}")
+
+
+def check_unit(horizon: float, risk: Vector, outcome: Outcome) -> None:
+    """Refuse predictions that expect many events by the last horizon where none happened: days taken for months."""
+    expected = float(risk[outcome.time >= horizon].sum())
+    if expected >= NEVER_NONE and not (outcome.time[outcome.event] <= horizon).any():
+        right = "a time by which events happened (outcomes in days, predictions in months or years?)"
+        fail("horizons", right, f"{horizon:g}, by which {expected:.0f} events are expected and none happened")
 
 
 def check_entered(horizons: Vector, entry: FloatArray) -> None:

@@ -28,6 +28,7 @@ from xcal.validation.arguments import (
     LastSeen,
     check_covered,
     check_entered,
+    check_unit,
     default_horizons,
     read_horizons,
     supported_until,
@@ -99,6 +100,8 @@ def sample_of(
     survival = None if p.survival is None else p.survival[order]
     at_entry = None if p.cdf_entry is None else p.cdf_entry[order]
     risk, unreached = _risks(p, horizons, survival, order, own.entry, at_entry)
+    if risk and clusters is None and all(part is None for part in (own.entry, own.lower, own.competing)):
+        check_unit(max(risk), risk[max(risk)], own)
     seen, cdfs, cdf_event = _observed_cdf(p, last_seen, survival, order, own)
     if at_entry is not None:  # later on F is no smaller, but for rounding
         at_entry = np.minimum.reduce([at_entry, *cdfs])
@@ -377,7 +380,7 @@ def read_predictions(source: Source, horizons: Any) -> tuple[ModelPredictions, V
         asked_of = np.concatenate([values[values > 0], *([] if found.cdf is not None else [time])])
         if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
             few = f"curves at {FEWEST_POINTS} times or more, or at all {where.removeprefix('the ')} and outcomes"
-            fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
+            fail("survival", f"{few} (xcal predict --times): F is read off them there", f"{found.times.size} times")
     if outcome.lower is not None:
         found = _between(found, outcome, source)
     if outcome.entry is not None and not several:
