@@ -65,7 +65,7 @@ def test_every_picture_is_there_in_both_forms(exported):
     folder, files = exported
     assert sorted(folder.iterdir()) == sorted(files)
     names = {path.name for path in files}
-    for kind in KINDS:
+    for kind in set(KINDS) - {"sites"}:  # these rows have none
         for name in [f"{kind}-{t:g}" for t in HORIZONS[:2]] if kind in AT_HORIZON else [kind]:
             assert {f"{name}.svg", f"{name}.png"} <= names
     from PIL import Image

@@ -40,7 +40,7 @@ def demo(
     dataset: Dataset = "simulated",
     distribution: Distribution = "weibull",
     out: Out = Path("runs/demo"),
-    seeds: Seeds = 2,
+    seeds: Seeds = 3,
     epochs: Epochs = 100,
     max_drop: MaxDrop = None,
 ) -> None:
