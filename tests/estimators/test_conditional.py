@@ -140,7 +140,15 @@ def test_only_a_conditional_path_pays_for_its_test(paths):
 @pytest.fixture(scope="module")
 def paths():
     X, y = survival(400)
-    options = {"lambdas": (0.0, 200.0), "seeds": 1, "epochs": 8, "hidden": (8,), "random_state": 0, "cross_fit": 0}
+    options = {
+        "lambdas": (0.0, 200.0),
+        "seeds": 1,
+        "epochs": 8,
+        "hidden": (8,),
+        "random_state": 0,
+        "cross_fit": 0,
+        "path": "always",
+    }
     return {kind: SurvivalPath(calibration=kind, **options).fit(X, y) for kind in ("marginal", "conditional")}, X
 
 
